@@ -75,7 +75,7 @@ pub fn with_causes(error: &dyn Error) -> String {
         text.push_str(&format!(": {cause}"));
         next = cause.source();
     }
-    text
+    explained(&text)
 }
 
 /// The innermost cause: "Connection refused", not "error sending request".
@@ -91,8 +91,48 @@ pub fn root_cause(error: &(dyn Error + 'static)) -> String {
         }
         match cause.source() {
             Some(next) => cause = next,
-            None => return cause.to_string(),
+            None => return explained(&cause.to_string()),
         }
+    }
+}
+
+/// The text of a TLS library about the certificate of a server begins so.
+const BAD_CERTIFICATE: &str = "invalid peer certificate: ";
+/// Its words after that, and the same for people.
+const CERTIFICATE_ERRORS: [(&str, &str); 6] = [
+    (
+        "CaUsedAsEndEntity",
+        "it is self-signed, as that of an authority; use a certificate that an authority signed",
+    ),
+    (
+        "UnknownIssuer",
+        "no trusted authority signed it; if its authority is your own, set SSL_CERT_FILE to the \
+         PEM file of that authority's certificate",
+    ),
+    (
+        "NotValidForName",
+        "it is for other host names than the one in the URL",
+    ),
+    ("Expired", "it has expired"),
+    (
+        "NotValidYet",
+        "it is not valid yet: check the clocks of both machines",
+    ),
+    ("Revoked", "it was revoked"),
+];
+
+/// The same text, with errors of certificates in words.
+fn explained(text: &str) -> String {
+    let Some((before, detail)) = text.split_once(BAD_CERTIFICATE) else {
+        return text.to_owned();
+    };
+    let known = CERTIFICATE_ERRORS.iter();
+    let known = known.filter_map(|(name, words)| Some((detail.find(name)?, words)));
+    match known.min() {
+        Some((_, words)) => {
+            format!("{before}the certificate of the server is not accepted: {words}")
+        }
+        None => text.to_owned(),
     }
 }
 
@@ -115,6 +155,38 @@ mod tests {
         Layer {
             text: "cannot save",
             source: Some(Box::new(bottom)),
+        }
+    }
+
+    #[test]
+    fn errors_of_certificates_are_said_in_words() {
+        for (text, part) in [
+            (
+                "tls: invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))",
+                "self-signed",
+            ),
+            ("invalid peer certificate: UnknownIssuer", "SSL_CERT_FILE"),
+            (
+                "invalid peer certificate: NotValidForNameContext { expected: x }",
+                "host names",
+            ),
+            (
+                "invalid peer certificate: ExpiredContext { time: 1 }",
+                "expired",
+            ),
+            (
+                "invalid peer certificate: NotValidYetContext { time: 1 }",
+                "clocks",
+            ),
+        ] {
+            let said = explained(text);
+            assert!(
+                said.contains(part) && !said.contains("invalid peer"),
+                "{said}"
+            );
+        }
+        for other in ["disk full", "invalid peer certificate: BadEncoding"] {
+            assert_eq!(explained(other), other);
         }
     }
 

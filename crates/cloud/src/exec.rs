@@ -24,6 +24,7 @@ use tokio::time::Instant;
 
 use crate::ProviderContext;
 use crate::protocol::{Answer, Failure, MAX_ANSWER_BYTES, Operation, ProtocolProvider, Transport};
+use crate::stderr::{Stderr, telling_lines};
 
 const DEFAULT_TIME_LIMIT_SECONDS: u64 = 60;
 /// Programs that run at the same time at most. Others wait, within their time limit.
@@ -32,8 +33,6 @@ const MAX_AT_ONCE: usize = 8;
 const MAX_VERIFYING_AT_ONCE: usize = 2;
 /// Callers cause validations by plans and edits, so these must not delay launches either.
 const MAX_VALIDATING_AT_ONCE: usize = 2;
-/// Standard error of the program that is kept at most.
-const MAX_STDERR_BYTES: usize = 4 * 1024;
 /// Time that a killed program has to exit.
 const EXIT_LIMIT: Duration = Duration::from_secs(5);
 /// Variables of our own environment that the program gets.
@@ -79,7 +78,6 @@ struct ProcessGroup(Option<Pid>);
 struct ProgramRun {
     code: Option<i32>,
     output: Vec<u8>,
-    stderr: String,
 }
 
 impl ExecProvider {
@@ -133,7 +131,11 @@ impl Program {
     }
 
     /// Writes the request to a started program, reads its output and waits for its end.
-    async fn exchange(&self, child: &mut Child, question: &[u8]) -> Result<ProgramRun, String> {
+    async fn exchange(
+        child: &mut Child,
+        question: &[u8],
+        stderr: &mut Stderr,
+    ) -> Result<ProgramRun, String> {
         let (Some(mut input), Some(output), Some(errors)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
@@ -143,21 +145,25 @@ impl Program {
             // A program need not read all of its input.
             let _ = input.write_all(question).await;
         };
-        let (_, output, stderr) = tokio::join!(
+        let ((), output, ()) = tokio::join!(
             write,
             read_all(output, MAX_ANSWER_BYTES),
-            read_beginning(errors, MAX_STDERR_BYTES)
+            stderr.read(errors)
         );
         // Wait only now: until then, the process id is not given to another process.
         let status = child.wait().await.map_err(|error| error.to_string())?;
         Ok(ProgramRun {
             code: status.code(),
             output: output?,
-            stderr,
         })
     }
 
-    async fn run(&self, operation: Operation, question: Vec<u8>) -> Result<ProgramRun, Failure> {
+    async fn run(
+        &self,
+        operation: Operation,
+        question: Vec<u8>,
+        stderr: &mut Stderr,
+    ) -> Result<ProgramRun, Failure> {
         let name = operation.as_str();
         let mut command = self
             .command(operation)
@@ -166,7 +172,7 @@ impl Program {
             Failure::not_sent(format!("{name}: the program cannot be started: {error}"))
         })?;
         let mut group = ProcessGroup::of(&child);
-        let run = self.exchange(&mut child, &question).await;
+        let run = Self::exchange(&mut child, &question, stderr).await;
         match run {
             Ok(run) => {
                 group.0 = None;
@@ -232,14 +238,21 @@ impl Transport for Program {
             return Err(Failure::not_sent(text));
         };
         // Dropping a run that exceeds its time limit kills its group.
-        let run = tokio::time::timeout_at(until, self.run(operation, question)).await;
-        let run = run.map_err(|_| {
-            Failure::Lost(format!("{name}: the program was killed after {seconds} s"))
-        })??;
-        if !run.stderr.is_empty() {
-            let id = &self.context.id;
-            tracing::info!(provider.id = %id, "the program of {id} wrote to stderr during {name}: {}", run.stderr);
+        let mut stderr = Stderr::default();
+        let run = self.run(operation, question, &mut stderr);
+        let run = tokio::time::timeout_at(until, run).await;
+        let run = run.unwrap_or_else(|_| {
+            Err(Failure::Lost(format!(
+                "{name}: the program was killed after {seconds} s"
+            )))
+        });
+        let stderr = stderr.text(&self.settings.env);
+        if !stderr.is_empty() {
+            let (id, text) = (&self.context.id, stderr.escape_debug());
+            tracing::info!(provider.id = %id, "the program of {id} wrote to stderr during {name}: {text}");
         }
+        let log = telling_lines(&stderr);
+        let run = run.map_err(|failure| failure.with_log(log.as_deref()))?;
         Ok(Answer {
             done: run.code == Some(0),
             body: run.output,
@@ -247,6 +260,7 @@ impl Transport for Program {
                 format!("exit code {code}")
             }),
             cause: None,
+            log,
         })
     }
 }
@@ -281,22 +295,4 @@ async fn read_all(from: impl AsyncRead + Unpin, limit: usize) -> Result<Vec<u8>,
         ));
     }
     Ok(read)
-}
-
-/// Reads the beginning as one line of text. Reads and drops the rest, so that the program does not
-/// block on a full pipe.
-async fn read_beginning(mut from: impl AsyncRead + Unpin, limit: usize) -> String {
-    let mut kept = Vec::new();
-    let mut piece = [0; 1024];
-    while let Ok(length) = from.read(&mut piece).await {
-        if length == 0 {
-            break;
-        }
-        let room = limit.saturating_sub(kept.len());
-        kept.extend_from_slice(&piece[..length.min(room)]);
-    }
-    String::from_utf8_lossy(&kept)
-        .trim()
-        .escape_debug()
-        .to_string()
 }

@@ -125,6 +125,7 @@ impl Transport for Service {
             body,
             outline: format!("status {}", status.as_u16()),
             cause: cause_of(status),
+            log: None,
         })
     }
 }

@@ -20,6 +20,7 @@ mod providers;
 mod region;
 mod signed_client;
 mod static_provider;
+mod stderr;
 mod strategy_client;
 #[cfg(test)]
 mod tests;

@@ -20,6 +20,7 @@ use domain::id::{LaunchToken, WorkerGroup, WorkerKey};
 use domain::launch::{self, Cause};
 use domain::launch_config::LaunchConfig;
 use domain::plan::Bid;
+use domain::text::one_line;
 use domain::time::{MINUTE_MS, Timestamp};
 use domain::worker::Worker;
 use serde::de::DeserializeOwned;
@@ -138,24 +139,23 @@ impl<C: Transport> ProtocolProvider<C> {
         operation: Operation,
         question: Value,
     ) -> Result<T, Failure> {
-        let mut body = self.ask_unchecked(operation, question).await?;
+        let (mut body, log) = self.ask_unchecked(operation, question).await?;
         let schema = format!(
             "fleetwright/v1/provider-{}-response.json",
             operation.as_str()
         );
-        self.context
-            .schemas
-            .validate(&schema, &mut body)
-            .map_err(|invalid| lost(operation, &invalid.to_string()))?;
-        read(body).map_err(|error| lost(operation, &error))
+        let fits = self.context.schemas.validate(&schema, &mut body);
+        let fits = fits.map_err(|invalid| invalid.to_string());
+        let parsed = fits.and_then(|()| read(body));
+        parsed.map_err(|error| lost(operation, &error).with_log(log.as_deref()))
     }
 
-    /// Sends a request and returns the response, which is JSON.
+    /// Sends a request and returns the response, which is JSON, and the line of the provider's log.
     async fn ask_unchecked(
         &self,
         operation: Operation,
         mut question: Value,
-    ) -> Result<Value, Failure> {
+    ) -> Result<(Value, Option<String>), Failure> {
         question["version"] = json!(VERSION);
         question["deployment"] = json!(self.context.root_url);
         question["providerId"] = json!(self.context.id.as_str());
@@ -166,13 +166,20 @@ impl<C: Transport> ProtocolProvider<C> {
         if !answer.done {
             return Err(self.refusal(operation, answer));
         }
-        serde_json::from_slice(&answer.body)
-            .map_err(|error| lost(operation, &format!("is not JSON: {error}")))
+        let log = answer.log;
+        match serde_json::from_slice(&answer.body) {
+            Ok(body) => Ok((body, log)),
+            Err(error) => {
+                let error = format!("is not JSON: {error}");
+                Err(lost(operation, &error).with_log(log.as_deref()))
+            }
+        }
     }
 
     /// The failure in an error response.
     fn refusal(&self, operation: Operation, answer: Answer) -> Failure {
         let body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+        let is_empty = answer.body.trim_ascii().is_empty();
         let outline = format!("{}: {}", operation.as_str(), answer.outline);
         let fits = self
             .context
@@ -194,10 +201,15 @@ impl<C: Transport> ProtocolProvider<C> {
                 cause,
                 message: outline,
             },
-            (Err(error), None) => Failure::Lost(format!(
-                "{outline}, and the response body {}",
-                shorten(&error)
-            )),
+            (Err(_), None) if is_empty => {
+                let failure = Failure::Lost(format!("{outline}, and the response is empty"));
+                failure.with_log(answer.log.as_deref())
+            }
+            (Err(error), None) => {
+                let error = shorten(&error);
+                let failure = Failure::Lost(format!("{outline}, and the response body {error}"));
+                failure.with_log(answer.log.as_deref())
+            }
         }
     }
 
@@ -456,8 +468,5 @@ fn named(key: &WorkerKey) -> (&str, &str, &str) {
 }
 
 fn shorten(text: &str) -> String {
-    match text.char_indices().nth(MAX_TEXT_CHARS) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
+    one_line(text, MAX_TEXT_CHARS)
 }

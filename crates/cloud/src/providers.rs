@@ -25,13 +25,16 @@ pub struct Providers {
 pub enum ProviderUnavailable {
     #[error("no provider has this name")]
     Unknown,
-    #[error("the provider's set-up failed and will be tried again")]
-    SetupFailed,
+    #[error("the set-up of the provider {id} failed and will be tried again: {why}")]
+    SetupFailed { id: ProviderId, why: String },
 }
 
 impl Entry {
     fn in_service(&self) -> Result<&Arc<dyn Provider>, ProviderUnavailable> {
-        let failed = |_| ProviderUnavailable::SetupFailed;
+        let failed = |why| ProviderUnavailable::SetupFailed {
+            id: self.id.clone(),
+            why,
+        };
         self.last_set_up().map(|()| &self.provider).map_err(failed)
     }
 

@@ -17,6 +17,7 @@ use contract::Schemas;
 use contract::numbers::as_javascript;
 use domain::id::StrategyServiceId;
 use domain::plan::Proposal;
+use domain::text::one_line;
 use domain::time::Clock;
 use reqwest::Response;
 use serde::Deserialize;
@@ -197,10 +198,5 @@ impl StrategyClient {
 
 /// Texts may contain parts of the answer: they become one bounded line.
 fn shorten(text: &str) -> String {
-    let clean = |c: char| if c.is_control() { ' ' } else { c };
-    let mut line: String = text.chars().take(MAX_TEXT_CHARS).map(clean).collect();
-    if text.chars().nth(MAX_TEXT_CHARS).is_some() {
-        line.push('…');
-    }
-    line
+    one_line(text, MAX_TEXT_CHARS)
 }

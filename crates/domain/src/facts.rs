@@ -14,6 +14,7 @@ pub use candidates::{ClaimSource, MAX_CANDIDATES, RunningWorker, TURN_MS, first_
 use crate::budgets::{BudgetRoom, MoneyBudget};
 use crate::demand::Demand;
 use crate::id::{LaunchConfigId, PoolId, ProviderId, StrategyServiceId};
+use crate::launch::LaunchState;
 use crate::launch_config::LaunchConfig;
 use crate::market::{Announced, OfferingId, OfferingMemory, PoolNews};
 use crate::overrides::Override;
@@ -83,6 +84,14 @@ pub struct Starting {
     pub launch_config_id: LaunchConfigId,
     pub since: Timestamp,
     pub machines: u32,
+}
+
+/// The outcome of one launch, as far as it is known.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RecentLaunch {
+    pub launch_config_id: LaunchConfigId,
+    pub since: Timestamp,
+    pub state: LaunchState,
 }
 
 /// The recent launches of one launch config.

@@ -35,6 +35,7 @@ pub mod run_outcome;
 pub mod supply;
 pub mod task;
 pub mod task_wait;
+pub mod text;
 pub mod time;
 pub mod version;
 pub mod waits;

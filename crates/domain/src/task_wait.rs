@@ -2,14 +2,16 @@
 
 mod text;
 
+use std::collections::BTreeMap;
+
 use crate::budgets::{BudgetRoom, BudgetStep};
-use crate::id::{PoolId, TaskId};
+use crate::id::{LaunchConfigId, PoolId, ProviderId, TaskId};
 use crate::plan::{PoolWait, START_UP_MS, Snapshot};
 use crate::supply::STARTING_MS;
 use crate::task::TaskState;
 use crate::time::{MINUTE_MS, Timestamp};
 use crate::waits::{LATE_MS, WaitCause, length};
-use text::{clock, listed, plural};
+use text::{clock, listed, plural, quoted};
 
 /// A provider that could not be set up is tried again this often.
 pub const SET_UP_AGAIN_MS: i64 = MINUTE_MS;
@@ -54,6 +56,8 @@ pub struct StartingMachines {
     pub name: String,
     /// The usual time from the launch to the registration, if it is known.
     pub usual_ms: Option<i64>,
+    /// Why it is not known whether the machines exist.
+    pub failure: Option<String>,
 }
 
 /// The facts about the pool of a pending task that its plan does not contain.
@@ -77,6 +81,10 @@ pub struct PendingFacts<'a> {
     pub silence_ends: Option<Timestamp>,
     /// Other pools with machines of the providers whose quota is used up, with their units.
     pub sharers: Vec<(PoolId, u64)>,
+    /// The words of the cloud in its last refusal of a launch config.
+    pub refusals: BTreeMap<LaunchConfigId, String>,
+    /// Why providers are out of service.
+    pub setup_errors: BTreeMap<ProviderId, String>,
 }
 
 impl WayOut {
@@ -238,6 +246,21 @@ impl PendingFacts<'_> {
     fn asked(&self) -> Found {
         let first = self.starting.first();
         let by = first.map(|it| it.since.plus_millis(START_UP_MS));
+        if let Some((it, failure)) = first.and_then(|it| Some((it, it.failure.as_ref()?))) {
+            let reason = format!(
+                "the cloud was asked for {} of {} at {}, and the answer leaves open whether it made \
+                 any: {}",
+                plural_u32(it.machines, "a machine", "machines"),
+                it.name,
+                clock(it.since),
+                quoted(failure)
+            );
+            let changes = vec![
+                WayOut::by_itself("its machine is found, or the launch is given up", by),
+                WayOut::by_hand("repair the provider: the log of the server has all that it wrote"),
+            ];
+            return (reason, changes, by);
+        }
         let reason = match first {
             Some(it) => format!(
                 "the cloud was asked for {} of {} at {} and has not answered",
@@ -343,12 +366,27 @@ impl PendingFacts<'_> {
         }
         let mut changes = self.end_of_a_task();
         changes.push(WayOut::by_hand("raise the maximum (`maxCapacity`)"));
+        // A higher maximum alone would change nothing.
+        let spent = self.snapshot.budgets.iter().filter(|room| room.is_spent());
+        let spent: Vec<&str> = spent
+            .take(MAX_NAMED)
+            .map(|room| room.text.as_str())
+            .collect();
+        if !spent.is_empty() {
+            reason.push_str(&format!(
+                "; its pool may not spend more either: {}",
+                spent.join("; ")
+            ));
+            changes.push(WayOut::by_hand(
+                "raise the budget, too: `fleetwright budget set`",
+            ));
+        }
         (reason, changes, self.free_at)
     }
 
     fn end_of_a_task(&self) -> Vec<WayOut> {
         vec![WayOut::by_itself(
-            "a task of the pool ends and frees its place",
+            "a task of the pool ends and frees its place, at its deadline at the latest",
             self.free_at,
         )]
     }
@@ -409,6 +447,11 @@ impl PendingFacts<'_> {
             .collect();
         let providers: Vec<&str> = providers.into_iter().collect();
         let mut reason = format!("the quota of {} is used up", providers.join(", "));
+        let mut refusals = self.wait.blocked.iter();
+        let refusal = refusals.find_map(|offer| self.refusals.get(&offer.launch_config_id));
+        if let Some(words) = refusal {
+            reason.push_str(&format!(" ({})", quoted(words)));
+        }
         if !self.sharers.is_empty() {
             let named = self.sharers.iter().take(MAX_NAMED);
             let named = named.map(|(pool, units)| format!("{pool} ({units} units)"));
@@ -436,7 +479,14 @@ impl PendingFacts<'_> {
     fn blocked_list(&self) -> String {
         let blocked = self.wait.blocked.iter().take(MAX_NAMED);
         let lines: Vec<String> = blocked
-            .map(|offer| format!("{}: {}", offer.name, offer.why))
+            .map(|offer| {
+                let refusal = self.refusals.get(&offer.launch_config_id);
+                let is_refused = matches!(offer.cause, WaitCause::Refused | WaitCause::Quota);
+                match refusal.filter(|_| is_refused) {
+                    Some(words) => format!("{}: {} ({})", offer.name, offer.why, quoted(words)),
+                    None => format!("{}: {}", offer.name, offer.why),
+                }
+            })
             .collect();
         let mut text = lines.join("; ");
         let n_more = self.wait.blocked.len().saturating_sub(MAX_NAMED);
@@ -461,7 +511,14 @@ impl PendingFacts<'_> {
 
     fn out_of_service(&self) -> Found {
         let by = self.now.plus_millis(SET_UP_AGAIN_MS);
-        let reason = self.blocked_list();
+        let errors = self.setup_errors.iter().take(MAX_NAMED);
+        let errors = errors
+            .map(|(id, error)| format!("the provider {id} is out of service: {}", quoted(error)));
+        let errors: Vec<String> = errors.collect();
+        let reason = match errors.is_empty() {
+            true => self.blocked_list(),
+            false => errors.join("; "),
+        };
         let changes = vec![
             WayOut::by_itself("the server sets the provider up again", Some(by)),
             WayOut::by_hand("correct its settings: `fleetwright provider list` shows the error"),

@@ -35,10 +35,21 @@ pub enum ReferenceError {
     Store(#[from] StoreError),
 }
 
+/// How references to images that do not exist are treated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MissingImages {
+    Refuse,
+    /// For plans: their author may be about to create the images. The launch configs are as those
+    /// that wait for a first build.
+    List,
+}
+
 /// The launch configs of some templates, in their order.
 #[derive(Debug, Default)]
 pub(crate) struct ResolvedConfigs {
     entries: Vec<ResolvedConfig>,
+    /// Images that do not exist, if they are to be listed.
+    missing: Vec<ImageName>,
 }
 
 /// A template with the launch configs that it makes now.
@@ -89,27 +100,29 @@ pub(crate) fn uses_images(configs: &[LaunchConfig]) -> bool {
         .any(|config| references(config).is_err() || !images_of(config).is_empty())
 }
 
-/// Reads the selections of the images to which templates refer. All images must exist.
-pub(crate) fn read_selections(
+/// Reads the selections of the images to which templates refer, and the images that do not exist.
+fn read_selections(
     tx: &mut Tx<'_>,
     images: &[ImageName],
-) -> Result<Selections, ReferenceError> {
+) -> store::Result<(Selections, Vec<ImageName>)> {
+    let mut missing = Vec::new();
     for image in images {
         if store::images::get(tx, image)?.is_none() {
-            return Err(ReferenceError::NoImage(image.clone()));
+            missing.push(image.clone());
         }
     }
     let rollouts = store::image_rollouts::of(tx, images)?;
     let selections = rollouts
         .into_iter()
         .map(|rollout| (rollout.image, rollout.selection));
-    Ok(selections.collect())
+    Ok((selections.collect(), missing))
 }
 
 /// Puts the selected uploads in place of references. Each template has its provider.
 pub(crate) async fn resolve(
     engine: &Engine,
     templates: Vec<(ProviderId, LaunchConfig)>,
+    if_missing: MissingImages,
 ) -> Result<ResolvedConfigs, ReferenceError> {
     let mut found = Vec::with_capacity(templates.len());
     let mut images = BTreeSet::new();
@@ -124,8 +137,8 @@ pub(crate) async fn resolve(
         images.extend(references.iter().map(|reference| reference.image.clone()));
         found.push((provider_id, template, references));
     }
-    let selections = match images.is_empty() {
-        true => Selections::new(),
+    let (selections, missing) = match images.is_empty() {
+        true => (Selections::new(), Vec::new()),
         false => {
             let images: Vec<ImageName> = images.into_iter().collect();
             let read = engine
@@ -134,6 +147,9 @@ pub(crate) async fn resolve(
             read.await?
         }
     };
+    if let (MissingImages::Refuse, Some(image)) = (if_missing, missing.first()) {
+        return Err(ReferenceError::NoImage(image.clone()));
+    }
     let entries = found
         .into_iter()
         .map(|(provider_id, template, references)| {
@@ -141,7 +157,7 @@ pub(crate) async fn resolve(
             ResolvedConfig { template, variants }
         });
     let entries = entries.collect();
-    Ok(ResolvedConfigs { entries })
+    Ok(ResolvedConfigs { entries, missing })
 }
 
 fn variants(
@@ -178,6 +194,10 @@ fn region_of(
 }
 
 impl ResolvedConfigs {
+    pub(crate) fn missing(&self) -> &[ImageName] {
+        &self.missing
+    }
+
     /// The launch configs that providers check, each with the index of its template. Those that
     /// wait for an image are absent.
     pub(crate) fn to_check(&self) -> Vec<(usize, LaunchConfig)> {

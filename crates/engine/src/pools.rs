@@ -8,7 +8,7 @@ mod write_pool;
 use cloud::{Provider, ValidateError};
 use domain::audit::AuditEntry;
 use domain::counts::Counts;
-use domain::id::{PoolId, ProviderId};
+use domain::id::{ImageName, PoolId, ProviderId};
 use domain::launch_config::{BadLaunchConfigs, LaunchConfig, named_provider, reconcile, split_off};
 use domain::plan::{Settings, has_planning_keys, remove_planning_keys};
 use domain::pool::{MAX_LAUNCH_CONFIGS, Pool, PoolDefinition};
@@ -18,7 +18,7 @@ use store::Tx;
 
 use crate::Engine;
 use crate::change::Change;
-use crate::image_references::{self, ResolvedConfigs};
+use crate::image_references::{self, MissingImages, ResolvedConfigs};
 
 pub use error::PoolError;
 pub use plan::{PoolPlan, plan};
@@ -46,6 +46,7 @@ pub struct PoolRequest {
 pub struct ValidatedPool {
     definition: PoolDefinition,
     launch_configs: LaunchConfigs,
+    missing_images: Vec<ImageName>,
 }
 
 impl ValidatedPool {
@@ -84,11 +85,19 @@ impl PoolDetails {
 }
 
 /// Validates a requested pool; its providers complete the config.
-pub async fn validate(engine: &Engine, asked: PoolRequest) -> Result<ValidatedPool, PoolError> {
+pub async fn validate(
+    engine: &Engine,
+    asked: PoolRequest,
+    if_missing: MissingImages,
+) -> Result<ValidatedPool, PoolError> {
     let further = asked.listed.iter().flatten();
     let further = further.filter(|id| **id != asked.provider_id);
     let further_provider_ids = further.cloned().collect();
-    let (config, launch_configs) = check_all(engine, &asked).await?;
+    let mut raw = asked.config.clone();
+    let resolved = resolve_images(engine, &asked, &mut raw, if_missing).await?;
+    let missing_images = resolved.as_ref().map_or(&[][..], ResolvedConfigs::missing);
+    let missing_images = missing_images.to_vec();
+    let (config, launch_configs) = check_all(engine, &asked, raw, resolved).await?;
     check_number(&launch_configs)?;
     let services = &engine.strategy_services;
     let checked = services.check(&config);
@@ -104,6 +113,7 @@ pub async fn validate(engine: &Engine, asked: PoolRequest) -> Result<ValidatedPo
     Ok(ValidatedPool {
         definition,
         launch_configs,
+        missing_images,
     })
 }
 
@@ -112,9 +122,9 @@ pub async fn validate(engine: &Engine, asked: PoolRequest) -> Result<ValidatedPo
 async fn check_all(
     engine: &Engine,
     asked: &PoolRequest,
+    config: Value,
+    resolved: Option<ResolvedConfigs>,
 ) -> Result<(Map<String, Value>, LaunchConfigs), PoolError> {
-    let mut config = asked.config.clone();
-    let resolved = resolve_images(engine, asked, &mut config).await?;
     let (config, checked) = match &asked.listed {
         None => check_only_provider(engine, &asked.provider_id, config).await?,
         Some(ids) => {
@@ -141,6 +151,7 @@ async fn resolve_images(
     engine: &Engine,
     asked: &PoolRequest,
     config: &mut Value,
+    if_missing: MissingImages,
 ) -> Result<Option<ResolvedConfigs>, PoolError> {
     let Some(Value::Array(listed)) = config.get_mut("launchConfigs") else {
         return Ok(None);
@@ -157,7 +168,7 @@ async fn resolve_images(
         let named = named.and_then(|named| named.parse().ok());
         (named.unwrap_or_else(|| asked.provider_id.clone()), template)
     });
-    let resolved = image_references::resolve(engine, with_provider.collect()).await?;
+    let resolved = image_references::resolve(engine, with_provider.collect(), if_missing).await?;
     let to_check = resolved.to_check().into_iter();
     *listed = to_check.map(|(_, config)| Value::Object(config)).collect();
     Ok(Some(resolved))
@@ -187,7 +198,11 @@ async fn check_only_provider(
         ValidateError::Invalid(invalid) => PoolError::Invalid(invalid.message(&engine.root_url)),
         ValidateError::Cloud(problem) => {
             tracing::warn!(provider.id = %id, "provider {id} cannot check a config: {problem}");
-            PoolError::ProviderSetupFailed
+            let why = problem.to_string();
+            PoolError::CannotCheck {
+                id: id.clone(),
+                why,
+            }
         }
     })?;
     let Value::Object(mut config) = config else {

@@ -30,7 +30,7 @@ fn find_provider<'a>(
 ) -> Result<&'a Arc<dyn Provider>, WorkerError> {
     engine.providers.get(id).map_err(|problem| match problem {
         ProviderUnavailable::Unknown => unknown(),
-        ProviderUnavailable::SetupFailed => WorkerError::ProviderSetupFailed,
+        ProviderUnavailable::SetupFailed { .. } => WorkerError::ProviderSetupFailed,
     })
 }
 

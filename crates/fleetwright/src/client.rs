@@ -3,6 +3,7 @@
 mod call;
 mod config_file;
 mod credentials;
+mod owner_hint;
 mod pages;
 mod refusal;
 mod retry;

@@ -36,6 +36,11 @@ impl DataFolder {
             .ok_or_else(|| Failure::usage("no default data folder: set --data"))
     }
 
+    /// The owner's file in the default folder; it need not exist.
+    pub(crate) fn default_owner_file() -> Option<PathBuf> {
+        Some(Self::default_path().ok()?.join(OWNER))
+    }
+
     /// Creates the folder if needed, and locks it until the process ends.
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
         let path = std::path::absolute(path)

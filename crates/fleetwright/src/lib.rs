@@ -14,6 +14,7 @@ mod failure;
 mod import;
 mod input;
 mod machine;
+mod misspelt;
 mod normal_pool;
 mod output;
 mod owner_file;

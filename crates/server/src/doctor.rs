@@ -1,6 +1,7 @@
 //! Checks a configuration and its environment, and says how to fix problems.
 
-use std::fmt::Display;
+mod clients;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,8 +9,6 @@ use api_client::with_causes;
 use backplane::tree::{Tree as _, TreeError, TreePath, ZookeeperSettings, ZookeeperTree};
 use cloud::{ProviderConfig, ProviderContext, Providers};
 use contract::Schemas;
-use domain::access::{ClientRecord, token_purpose};
-use domain::id::ClientId;
 use domain::time::Clock;
 use engine::artifacts::ArtifactFolder;
 use engine::clock::SystemClock;
@@ -17,8 +16,10 @@ use engine::database_clock::{skew_ms, skew_problem};
 use store::Store;
 use tokio::net::TcpListener;
 
+use self::clients::StoredClients;
 use crate::config::{Amqp, Config, OutsideAuth, OutsideQueue, StaticClient, TreeKind};
 use crate::exposure;
+pub use crate::finding::{Finding, State};
 use crate::notify::MailChannel;
 use crate::tls::TlsAcceptor;
 
@@ -29,64 +30,8 @@ const TIME_LIMIT: Duration = Duration::from_secs(5);
 const TREE_LIMIT: Duration = Duration::from_secs(12);
 /// Time limit of a provider's set-up.
 const SET_UP_LIMIT: Duration = Duration::from_secs(20);
-/// Clients are read in pages of this size.
-const PAGE: u32 = 100;
 /// A clock that shows an earlier time than this program's release is wrong.
 const WRITTEN_MS: i64 = 1_790_000_000_000;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    Good,
-    Warning,
-    Bad,
-}
-
-/// The result of one check.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    pub what: String,
-    pub state: State,
-    /// How to fix the problem.
-    pub advice: Option<String>,
-}
-
-impl Finding {
-    fn good(what: impl Into<String>) -> Self {
-        Self {
-            what: what.into(),
-            state: State::Good,
-            advice: None,
-        }
-    }
-
-    fn bad(what: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self {
-            what: what.into(),
-            state: State::Bad,
-            advice: Some(advice.into()),
-        }
-    }
-
-    /// `good` if it works; otherwise `bad` with the problem, and the advice.
-    fn of<T>(
-        result: Result<T, impl Display>,
-        good: impl Into<String>,
-        bad: impl Display,
-        advice: &str,
-    ) -> Self {
-        match result {
-            Ok(_) => Self::good(good),
-            Err(problem) => Self::bad(format!("{bad}: {problem}"), advice),
-        }
-    }
-
-    fn warning(what: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self {
-            state: State::Warning,
-            ..Self::bad(what, advice)
-        }
-    }
-}
 
 pub async fn examine(config: &Config) -> Vec<Finding> {
     let mut findings = vec![configuration(config), keys(config), clock()];
@@ -389,7 +334,9 @@ async fn database(config: &Config) -> Vec<Finding> {
     if let Some(file) = options.missing_file() {
         let file = file.display();
         let what = format!("the database at {file} does not exist yet: the first start creates it");
-        return vec![Finding::good(what)];
+        let mut findings = vec![Finding::good(what)];
+        findings.extend(clients::sign_in(config, &StoredClients::default()));
+        return findings;
     }
     let unreachable = |problem: String| {
         Finding::bad(
@@ -407,15 +354,27 @@ async fn database(config: &Config) -> Vec<Finding> {
     let engine = store.engine().name();
     let mut findings = vec![Finding::good(format!("the database ({engine}) answers"))];
     findings.extend(database_clock(&store).await);
+    // `None`: the database is new, or the keys are not readable.
+    let stored = StoredClients::read(config, &store).await;
     let migrated = match store.pending_migrations().await {
         Ok(pending) if pending.is_empty() => {
-            findings.extend(sealed_tokens(config, &store).await);
+            if let Some(stored) = stored {
+                findings.extend(clients::sealed_tokens(config, &stored));
+                findings.extend(clients::sign_in(config, &stored));
+            }
             Finding::good("the database is up to date")
         }
-        Ok(pending) => Finding::warning(
-            format!("the database lacks {}", pending.join(", ")),
-            "run `fleetwright migrate`, or start the server, which does the same",
-        ),
+        Ok(pending) => {
+            if config.keyring().is_ok() {
+                findings.extend(clients::sign_in(config, &stored.unwrap_or_default()));
+            }
+            let what = match pending.as_slice() {
+                [one] => format!("the database lacks the migration {one}"),
+                several => format!("the database lacks {} migrations", several.len()),
+            };
+            let advice = "run `fleetwright migrate`, or start the server, which does the same";
+            Finding::warning(what, advice)
+        }
         Err(problem) => Finding::bad(
             format!("cannot read the version of the database: {problem}"),
             "use the program that last used the database, a newer one, or a new database",
@@ -438,54 +397,6 @@ async fn database_clock(store: &Store) -> Option<Finding> {
         "synchronise the clocks of both machines with a time service (NTP): the server uses the \
          time of the database, and workers and clients that of their machines",
     ))
-}
-
-/// Checks whether the keys decrypt the access tokens in the database, and which keys that takes.
-async fn sealed_tokens(config: &Config, store: &Store) -> Option<Finding> {
-    let keyring = config.keyring().ok()?;
-    let is_shut = |client: &ClientRecord| {
-        let purpose = token_purpose(&client.client_id);
-        keyring.open(&purpose, &client.sealed_access_token).is_err()
-    };
-    let (mut n_shut, mut n_old, mut first) = (0, 0, None);
-    let mut after: Option<ClientId> = None;
-    loop {
-        let read = store.scan("doctor_clients", move |tx| {
-            store::clients::list(tx, "", after.as_ref(), PAGE)
-        });
-        let clients = read.await.ok()?;
-        let is_old = |client: &&ClientRecord| !keyring.is_current(&client.sealed_access_token);
-        n_old += clients.iter().filter(is_old).count();
-        let mut shut = clients.iter().filter(|client| is_shut(client)).peekable();
-        if first.is_none() {
-            first = shut.peek().map(|client| client.client_id.clone());
-        }
-        n_shut += shut.count();
-        if clients.len() < PAGE as usize {
-            break;
-        }
-        after = clients.into_iter().next_back().map(|last| last.client_id);
-    }
-    if let Some(first) = first {
-        return Some(Finding::bad(
-            format!("no key decrypts the access tokens of {n_shut} clients, including {first}"),
-            "add the lines of the previous keys below the current one in keys.file",
-        ));
-    }
-    let older: Vec<&str> = keyring.older_ids().collect();
-    let older = older.join(", ");
-    match (older.as_str(), n_old) {
-        ("", _) => None,
-        (_, 0) => Some(Finding::good(format!(
-            "no access token needs the keys {older} any more; docs/operations.md says when their \
-             lines can go"
-        ))),
-        (_, n_old) => Some(Finding::warning(
-            format!("{n_old} access tokens are still sealed with one of the keys {older}"),
-            "keep these lines in keys.file: a running server seals the tokens again within ten \
-             minutes",
-        )),
-    }
 }
 
 /// Checks whether connections are encrypted, by the server or by a proxy.

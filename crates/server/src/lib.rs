@@ -12,6 +12,7 @@ mod configured_providers;
 pub mod doctor;
 pub mod events;
 pub mod exposure;
+mod finding;
 pub mod health;
 pub mod hosts;
 pub mod limits;

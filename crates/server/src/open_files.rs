@@ -28,7 +28,7 @@ pub(crate) fn make_room(max_connections: usize) -> usize {
     if room < max_connections / 2 {
         tracing::warn!("{problem}");
     } else if room < max_connections {
-        tracing::info!("{problem}");
+        tracing::debug!("{problem}");
     }
     room
 }

@@ -353,9 +353,13 @@ async fn warn_of_missing_providers(store: &Store, providers: &Providers) -> Resu
     let counted = store.scan("pools_by_provider", store::pools::count_by_provider);
     for (id, pools) in counted.await? {
         if matches!(providers.get(&id), Err(ProviderUnavailable::Unknown)) {
+            let pools = match pools {
+                1 => "1 worker pool has".to_owned(),
+                pools => format!("{pools} worker pools have"),
+            };
             tracing::warn!(provider.id = %id,
-                "{pools} worker pools have the provider {id}, which is not configured: add \
-                 [providers.{id}], or change the pools");
+                "{pools} the provider {id}, which is not configured: add [providers.{id}], or \
+                 change its pools");
         }
     }
     Ok(())

@@ -63,7 +63,9 @@ pub const BUDGET_LEFT: &str = "fleetwright_budget_left";
 pub const TASK_SECONDS: &str = "iterate_duration_seconds";
 pub const TASK_AGE: &str = "fleetwright_task_last_success_timestamp_seconds";
 
-const AMQP_LIBRARY: &str = "lapin";
+/// Libraries with records that say nothing new, unless the filter names them: errors that we handle
+/// and log ourselves, and notices of the database about our migrations.
+const QUIET_LIBRARIES: [(&str, &str); 2] = [("lapin", "off"), ("tokio_postgres", "warn")];
 
 /// Durations of requests, in seconds.
 const REQUEST_BUCKETS: [f64; 11] = [
@@ -188,13 +190,12 @@ fn builder() -> PrometheusBuilder {
 
 /// Starts logging to standard error. Only the first call of a process has an effect.
 pub fn log_to_stderr(log: &Log) -> Result<(), String> {
-    // The AMQP library logs errors that we handle and log ourselves, so its records are off unless
-    // the filter names it.
-    let filter = if log.filter.contains(AMQP_LIBRARY) {
-        log.filter.clone()
-    } else {
-        format!("{},{AMQP_LIBRARY}=off", log.filter)
-    };
+    let mut filter = log.filter.clone();
+    for (library, level) in QUIET_LIBRARIES {
+        if !log.filter.contains(library) {
+            filter.push_str(&format!(",{library}={level}"));
+        }
+    }
     let filter = EnvFilter::try_new(filter).map_err(|problem| {
         format!(
             "log.filter: {:?} is not a valid filter: {problem}",

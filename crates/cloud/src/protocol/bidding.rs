@@ -66,7 +66,7 @@ impl<C: Transport> ProtocolProvider<C> {
         let question = json!({"launchConfigs": contents});
         let asked = self.ask_unchecked(Operation::Bids, question);
         let answer = match tokio::time::timeout(MAX_BID_TIME, asked).await {
-            Ok(Ok(answer)) => answer,
+            Ok(Ok((answer, _))) => answer,
             Ok(Err(Failure::Refused { cause, message })) => {
                 return Err(format!("{id} refuses to bid ({cause}): {message}"));
             }

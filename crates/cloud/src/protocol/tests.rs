@@ -77,6 +77,7 @@ impl Transport for Recorder {
             body: answer.to_string().into_bytes(),
             outline: String::new(),
             cause: None,
+            log: None,
         })
     }
 }

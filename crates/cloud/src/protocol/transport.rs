@@ -49,6 +49,8 @@ pub(crate) struct Answer {
     pub(crate) outline: String,
     /// The cause of a failure, where it is certain without the body.
     pub(crate) cause: Option<Cause>,
+    /// The text that the provider wrote beside its response, as one bounded line.
+    pub(crate) log: Option<String>,
 }
 
 /// The operation did not succeed, as far as is known.
@@ -61,6 +63,15 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// Adds the text that a program wrote to standard error: it may explain a response that says
+    /// nothing.
+    pub(crate) fn with_log(self, log: Option<&str>) -> Self {
+        match (self, log) {
+            (Self::Lost(error), Some(log)) => Self::Lost(format!("{error}. stderr: {log}")),
+            (failure, _) => failure,
+        }
+    }
+
     pub(crate) fn not_sent(message: impl Into<String>) -> Self {
         Self::Refused {
             cause: Cause::Unavailable,

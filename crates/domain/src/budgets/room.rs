@@ -70,6 +70,11 @@ impl BudgetRoom {
         self.left = self.left.saturating_sub(taken).max(0);
     }
 
+    /// Whether no launch config of the pool may be launched any more.
+    pub fn is_spent(&self) -> bool {
+        self.step == BudgetStep::Spent && self.provider_id.is_none()
+    }
+
     /// Whether it lowers the maximum of the pool.
     pub fn is_lowering(&self) -> bool {
         self.step >= BudgetStep::Lowered && self.provider_id.is_none()

@@ -116,7 +116,8 @@ impl<'a> Compiler<'a> {
             };
             providers.push(self.provider(&opt_in, &mut regions));
         }
-        for problem in regions.unused() {
+        let unused = regions.unused().into_iter();
+        for problem in unused.filter(|_| settings.lacking.is_empty()) {
             self.wrong(&attributes, "/regions", problem);
         }
         let n_launch_configs: usize = providers
@@ -263,7 +264,8 @@ impl<'a> Compiler<'a> {
             named: &self.named,
             problems: &mut self.problems,
         };
-        reader.refuse_unknown(&opt_in.settings.providers, self.catalog);
+        let settings = opt_in.settings;
+        reader.refuse_unknown(&settings.providers, &settings.lacking, self.catalog);
         if reader.flag("disabled") {
             return Some(Outcome::Disabled);
         }

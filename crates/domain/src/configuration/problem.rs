@@ -23,7 +23,9 @@ pub struct Problem {
 /// A list of errors: at least one when returned as an error, and limited.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Problems {
+    /// Those about missing providers come first: other errors may follow from them.
     listed: Vec<Problem>,
+    n_missing_providers: usize,
     n_more: usize,
     is_outage: bool,
 }
@@ -81,6 +83,24 @@ impl Problems {
         match self.listed.len() < MAX_PROBLEMS {
             true => self.listed.push(problem),
             false => self.n_more += 1,
+        }
+    }
+
+    /// Adds a provider that does not exist. Each is listed once, whichever rules opt in to it.
+    pub(super) fn add_missing_provider(&mut self, problem: Problem) {
+        let known = self.listed[..self.n_missing_providers]
+            .iter_mut()
+            .find(|known| known.pointer == problem.pointer);
+        if let Some(known) = known {
+            known.n_similar += 1;
+            return;
+        }
+        self.listed.insert(self.n_missing_providers, problem);
+        self.n_missing_providers += 1;
+        if self.listed.len() > MAX_PROBLEMS {
+            self.listed.pop();
+            self.n_missing_providers = self.n_missing_providers.min(self.listed.len());
+            self.n_more += 1;
         }
     }
 

@@ -7,7 +7,7 @@ use rules::{Attributes, Evaluator, Pattern};
 use serde_json::{Map, Value};
 
 use super::places;
-use super::problem::{Problem, Problems, below};
+use super::problem::{Problem, Problems, below, rules_behind};
 use super::provider_catalog::{ProviderCatalog, ProviderEntry, WorkerSource};
 use crate::id::ProviderId;
 use crate::plan::{BadSettings, Settings};
@@ -56,6 +56,8 @@ pub(super) struct PoolSettings {
     pub(super) email_on_error: bool,
     pub(super) config: Map<String, Value>,
     pub(super) providers: Vec<(ProviderId, ProviderOptions, ProviderEntry)>,
+    /// The sections of providers that do not exist or do not work: other errors may follow.
+    pub(super) lacking: BTreeSet<String>,
     pub(super) regions: Option<Vec<Pattern>>,
     pub(super) payload_schema: Option<Arc<Value>>,
     pub(super) check_payload: bool,
@@ -73,8 +75,9 @@ pub(super) struct Reader<'a> {
 
 impl PoolSettings {
     pub(super) fn read(reader: &mut Reader<'_>, catalog: &ProviderCatalog) -> Self {
-        let providers = reader.providers(catalog);
-        reader.refuse_unknown(&providers, catalog);
+        let mut lacking = BTreeSet::new();
+        let providers = reader.providers(catalog, &mut lacking);
+        reader.refuse_unknown(&providers, &lacking, catalog);
         let launches =
             |(_, _, entry): &(_, _, ProviderEntry)| entry.takes == WorkerSource::Launches;
         let config = reader.config(providers.iter().any(launches));
@@ -87,6 +90,7 @@ impl PoolSettings {
             payload_schema: reader.payload_schema(),
             check_payload: reader.flag("checkPayload"),
             providers,
+            lacking,
         }
     }
 }
@@ -170,9 +174,11 @@ impl Reader<'_> {
         config
     }
 
+    /// `lacking` gets the sections of providers that do not exist or do not work.
     fn providers(
         &mut self,
         catalog: &ProviderCatalog,
+        lacking: &mut BTreeSet<String>,
     ) -> Vec<(ProviderId, ProviderOptions, ProviderEntry)> {
         let listed = match self.values.get("providers") {
             None => return Vec::new(),
@@ -200,15 +206,21 @@ impl Reader<'_> {
                     let text = format!("the places of the provider are not known now: {why}");
                     let problem = Problem::at(&pointer, text).with_attributes(self.attributes);
                     self.problems.add_outage(problem);
+                    lacking.insert(options.section);
                 }
                 None => {
                     let known: Vec<&str> =
                         catalog.providers.keys().map(ProviderId::as_str).collect();
                     let text = format!(
-                        "{name:?} is not a provider; the providers are: {}",
+                        "{name:?} is not a provider; the providers are: {}. Correct the name, or \
+                         add the section [providers.{name}] to the configuration of the server",
                         known.join(", ")
                     );
-                    self.wrong(&pointer, text);
+                    let rules = rules_behind(self.evaluator, self.attributes, &pointer);
+                    let problem = Problem::at(&pointer, text).with_attributes(self.attributes);
+                    let problem = Problem { rules, ..problem };
+                    self.problems.add_missing_provider(problem);
+                    lacking.insert(options.section);
                 }
             }
         }
@@ -256,12 +268,14 @@ impl Reader<'_> {
     pub(super) fn refuse_unknown(
         &mut self,
         providers: &[(ProviderId, ProviderOptions, ProviderEntry)],
+        lacking: &BTreeSet<String>,
         catalog: &ProviderCatalog,
     ) {
         for key in self.values.keys() {
             let is_section = providers
                 .iter()
-                .any(|(_, options, _)| options.section == *key);
+                .any(|(_, options, _)| options.section == *key)
+                || lacking.contains(key);
             let is_provider = self.named.contains(key) || catalog.knows(key);
             // Without a server and without an opt-in, any name may be a provider's.
             let might_be = catalog.is_assumed && providers.is_empty();

@@ -359,7 +359,7 @@ fn each_error_names_its_pointer_and_rule() {
         ),
         (
             json!({"providers": {"ec3": {}}}),
-            "/providers/ec3: \"ec3\" is not a provider; the providers are: datacentre, ec2, other (rule \"extra\")",
+            "/providers/ec3: \"ec3\" is not a provider; the providers are: datacentre, ec2, other. Correct the name, or add the section [providers.ec3] to the configuration of the server (rule \"extra\")",
         ),
         (
             json!({"providers": {"broken": {}}}),
@@ -490,6 +490,22 @@ fn a_provider_that_is_out_of_service_is_worth_another_try_and_a_misspelt_one_is_
     };
     assert!(with("broken"));
     assert!(!with("ec3"));
+}
+
+#[test]
+fn a_missing_provider_is_reported_once_and_nothing_that_follows_from_it() {
+    let opt_in = |worker_type: &str| {
+        json!({"ruleId": worker_type, "conditions": {"workerType": worker_type}, "values": {
+            "providers": {"nowhere": {"section": "cloud"}}, "cloud": {"size": 1}, "regions": ["eu"]}})
+    };
+    let rules = [basics(json!({})), opt_in("a"), opt_in("b"), opt_in("c")];
+    let told = compile(&["a", "b", "c"], &rules).unwrap_err().to_string();
+    assert_eq!(
+        told,
+        "with workerType=a and 2 more: /providers/nowhere: \"nowhere\" is not a provider; the \
+         providers are: datacentre, ec2, other. Correct the name, or add the section \
+         [providers.nowhere] to the configuration of the server (rule \"a\")"
+    );
 }
 
 #[test]

@@ -141,7 +141,7 @@ impl fmt::Display for WaitReason {
             n => format!("{n} times"),
         };
         match self {
-            Self::BuildIsNew { build } => write!(f, "{build} is not old enough to be replaced"),
+            Self::BuildIsNew { build } => write!(f, "build {build} is not due for a rebuild yet"),
             Self::OnlyOnRequest { build } => {
                 write!(f, "{build} is ready, and builds are made only on request")
             }

@@ -247,6 +247,11 @@ impl OfferingMemory {
         registered / (counts.registered + counts.never_registered + ASSUMED_REGISTRATIONS)
     }
 
+    /// Whether an interruption was seen and is not forgotten.
+    pub fn was_interrupted(&self, now: Timestamp) -> bool {
+        self.counts.at(now).interruptions >= ASSUMED_INTERRUPTIONS
+    }
+
     /// Interruptions in an hour of one worker.
     pub fn hazard(&self, now: Timestamp) -> f64 {
         let counts = self.counts.at(now);

@@ -34,7 +34,7 @@ impl CanaryOffer {
     pub(super) fn text(&self) -> String {
         let percent = self.share * 100.0;
         let of = &self.of;
-        format!("a canary beside {of}: gets {percent:.0} % of its machines")
+        format!("a canary, which gets {percent:.0} % of the machines of {of}")
     }
 }
 

@@ -43,30 +43,42 @@ impl Snapshot {
             return String::new();
         };
         let task = match learned.task_ms {
-            Some(ms) => format!("a task takes {} s", seconds(ms)),
+            Some(ms) => format!("a task takes about {} s", seconds(ms)),
             None => "too few tasks have ended to know how long they take".to_owned(),
         };
         let (arrivals, kept) = (
             units(learned.arrivals * 60.0),
             learned.retention.highest_kept(self.now),
         );
-        let mut text = format!(
-            "learned {task}; {arrivals} tasks arrive a minute; idle workers are kept up to {kept} \
-             units\n"
-        );
+        let kept = match kept {
+            0 => "no unit is kept idle for later tasks".to_owned(),
+            1 => "1 unit is kept idle for later tasks".to_owned(),
+            kept => format!("up to {kept} units are kept idle for later tasks"),
+        };
+        let arrive = if arrivals == "1" {
+            "task arrives"
+        } else {
+            "tasks arrive"
+        };
+        let mut text = format!("learned: {task}; {arrivals} {arrive} a minute; {kept}\n");
         if let Some(expected) = learned.expected {
             let expected = units((expected * 600.0).round() / 10.0);
-            let line = format!("learned earlier days let expect {expected} tasks a minute\n");
+            let line = format!(
+                "learned: on earlier days, {expected} tasks arrived a minute at this hour\n"
+            );
             text.push_str(&line);
         }
         if !self.announced.is_empty() {
             let count = self.announced_tasks();
-            let line = format!("announced {count} tasks wait for tasks that run\n");
+            let line = match count {
+                1 => "announced: 1 task waits for tasks that run\n".to_owned(),
+                count => format!("announced: {count} tasks wait for tasks that run\n"),
+            };
             text.push_str(&line);
         }
         for learned in self.learned_offerings() {
             let line = learned.line(self.now);
-            writeln!(text, "learned {line}").expect("writing to a string cannot fail");
+            writeln!(text, "learned: {line}").expect("writing to a string cannot fail");
         }
         text
     }
@@ -113,25 +125,37 @@ impl Learned<'_> {
         let memory = &self.memory;
         let boot = seconds(memory.boot_ms(self.bid.ready_ms));
         let share = units((memory.reliability(self.bid.reliability, now) * 1_000.0).round() / 10.0);
-        let hazard = units((memory.hazard(now) * 100.0).round() / 100.0);
         let mut line = format!(
-            "{}: boots take about {boot} s, {share} % register, {hazard} interruptions an hour",
+            "{}: a machine is ready after about {boot} s, {share} % of them register",
             self.id
         );
+        // Without an observation, the rate is only an assumption.
+        if memory.was_interrupted(now) {
+            let hazard = units((memory.hazard(now) * 100.0).round() / 100.0);
+            line.push_str(&format!(", {hazard} interruptions an hour"));
+        }
         let (state, until) = state(memory, now);
         let breaker = &memory.breaker;
         if breaker.failures_in_a_row > 0 {
             let (count, trouble) = (breaker.failures_in_a_row, breaker.trouble);
             let trouble = trouble.map_or("unknown", |trouble| trouble.as_str());
-            let failures = if count == 1 { "failure" } else { "failures" };
-            let text = format!(", breaker {state} after {count} {failures}: {trouble}");
-            line.push_str(&text);
+            let failures = match count {
+                1 => format!("a failure ({trouble})"),
+                count => format!("{count} failures in a row, the last one: {trouble}"),
+            };
+            let state = match state {
+                "open" => "not used after",
+                "half-open" => "tried again after",
+                "on trial" => "tried with one machine after",
+                _ => "used despite",
+            };
+            line.push_str(&format!("; {state} {failures}"));
         }
         if let Some(until) = until {
             line.push_str(&format!(", next try {until}"));
         }
         if let Some(window) = memory.window {
-            line.push_str(&format!(", at most {window} starting at a time"));
+            line.push_str(&format!("; at most {window} may start at a time"));
         }
         line
     }

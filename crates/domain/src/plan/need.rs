@@ -7,6 +7,9 @@
 use super::notes::{Notes, units};
 use super::{Settings, Snapshot};
 
+/// Part of the reason that says how many units a pool needs.
+pub(super) const UNITS_NEEDED: &str = " needed: ";
+
 /// The tasks and the capacity of a pool, in capacity units (a task takes one).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Load {
@@ -69,37 +72,64 @@ pub(super) fn note(snapshot: &Snapshot, load: &Load, change: f64, notes: &mut No
     } else {
         ""
     };
-    let mut line = format!(
-        "needed {}: {at_least}{} pending",
-        units(change.max(0.0)),
-        load.pending
-    );
+    let needed = match units(change.max(0.0)).as_str() {
+        "0" => "no more units are".to_owned(),
+        "1" => "1 more unit is".to_owned(),
+        amount => format!("{amount} more units are"),
+    };
+    let pending = load.pending;
+    let wait = if pending == 1.0 {
+        "task waits"
+    } else {
+        "tasks wait"
+    };
+    let mut line = format!("{needed}{UNITS_NEEDED}{at_least}{pending} {wait}");
+    if load.claimed > 0.0 {
+        let run = if load.claimed == 1.0 { "runs" } else { "run" };
+        line.push_str(&format!(", {} {run}", load.claimed));
+    }
     let capacity = &snapshot.capacity;
     // The advice of this plan already counts.
     let healthy = exact(capacity.running.saturating_add(capacity.draining));
     let draining = (healthy - load.running).max(0.0);
     let counted = [
-        (load.claimed, "claimed"),
-        (load.running, "running"),
-        (load.coming, "coming"),
-        (draining, "draining"),
-        (exact(capacity.quarantined), "quarantined"),
-        (exact(capacity.silent), "silent"),
-        (exact(capacity.overdue), "overdue"),
-        (exact(capacity.stopping), "stopping"),
+        (load.running, "runs", "run"),
+        (load.coming, "starts", "start"),
+        (draining, "was asked to stop", "were asked to stop"),
+        (
+            exact(capacity.quarantined),
+            "is in quarantine",
+            "are in quarantine",
+        ),
+        (
+            exact(capacity.silent),
+            "asks for no work",
+            "ask for no work",
+        ),
+        (
+            exact(capacity.overdue),
+            "has not registered in time",
+            "have not registered in time",
+        ),
+        (exact(capacity.stopping), "stops", "stop"),
     ];
-    for (amount, what) in counted {
-        if amount > 0.0 {
-            line.push_str(&format!(", {amount} {what}"));
-        }
+    let present = counted.into_iter().filter(|(amount, ..)| *amount > 0.0);
+    for (place, (amount, one, several)) in present.enumerate() {
+        let separator = if place == 0 { ";" } else { "," };
+        let noun = match (place, amount == 1.0) {
+            (0, true) => " unit",
+            (0, false) => " units",
+            (_, _) => "",
+        };
+        let does = if amount == 1.0 { one } else { several };
+        line.push_str(&format!("{separator} {amount}{noun} {does}"));
     }
-    if min > 0 {
-        line.push_str(&format!(", minimum {min}"));
-    }
-    line.push_str(&format!(
-        ", maximum {max}, ratio {}",
-        settings.scaling_ratio
-    ));
+    let minimum = match min {
+        0 => String::new(),
+        min => format!("minimum {min}, "),
+    };
+    let ratio = settings.scaling_ratio;
+    line.push_str(&format!("; {minimum}maximum {max}, scaling ratio {ratio}"));
     notes.add(line);
 }
 

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Snapshot;
 use crate::id::{LaunchConfigId, StrategyServiceId, WorkerGroup, WorkerId};
+use crate::text::one_line;
 use crate::time::{MINUTE_MS, SECOND_MS, Timestamp};
 
 /// An older answer is not followed.
@@ -60,11 +61,7 @@ impl Proposal {
     /// The same with reasons that can be printed: bounded, in one line each.
     #[must_use]
     pub fn with_printable_reasons(mut self) -> Self {
-        let printable = |reason: &String| {
-            let clean = |c: char| if c.is_control() { ' ' } else { c };
-            let text: String = reason.chars().take(MAX_REASON_CHARS).map(clean).collect();
-            text.trim().to_owned()
-        };
+        let printable = |reason: &String| one_line(reason, MAX_REASON_CHARS);
         let reasons = self.reasons.iter().take(MAX_SERVICE_REASONS).map(printable);
         self.reasons = reasons.filter(|reason| !reason.is_empty()).collect();
         self

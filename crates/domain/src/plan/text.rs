@@ -9,8 +9,7 @@ impl Plan {
     /// The text that `explain pool` prints: the decisions first, then the reasons.
     pub fn text(&self) -> String {
         let mut text = String::new();
-        let (change, target) = (units(self.change), units(self.target));
-        line(&mut text, format_args!("change {change}, target {target}"));
+        line(&mut text, format_args!("{}", self.outcome()));
         for award in &self.awards {
             let (machines, each) = (award.machines, award.capacity_each);
             let unit = if each == 1 { "unit" } else { "units" };
@@ -36,6 +35,20 @@ impl Plan {
             line(&mut text, format_args!("alarm: {alarm}"));
         }
         text
+    }
+
+    /// How many units the pool wants, and how many in all.
+    fn outcome(&self) -> String {
+        let target = units(self.target);
+        let amount = units(self.change.abs());
+        let noun = if amount == "1" { "unit" } else { "units" };
+        match amount.as_str() {
+            "0" => format!("the pool wants no more units: {target} in all are enough"),
+            _ if self.change > 0.0 => {
+                format!("the pool wants {amount} more {noun}, {target} in all")
+            }
+            _ => format!("the pool has {amount} {noun} too many: {target} in all are enough"),
+        }
     }
 }
 

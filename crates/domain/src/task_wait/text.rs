@@ -1,11 +1,20 @@
 //! Words for answers about waits.
 
+use crate::text::one_line;
 use crate::time::Timestamp;
 
-/// `2026-11-21 12:03:10`, UTC.
+/// Characters of others that an answer repeats.
+const MAX_QUOTED_CHARS: usize = 300;
+
+/// `2026-11-21 12:03:10Z`
 pub(super) fn clock(moment: Timestamp) -> String {
     let text = moment.to_string().replace('T', " ");
-    text.chars().take(19).collect()
+    format!("{}Z", text.get(..19).unwrap_or(&text))
+}
+
+/// The words of a cloud or program, as one short line.
+pub(super) fn quoted(text: &str) -> String {
+    format!("\u{201c}{}\u{201d}", one_line(text, MAX_QUOTED_CHARS))
 }
 
 /// `a task`, `3 tasks`

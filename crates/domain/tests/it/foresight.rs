@@ -113,8 +113,8 @@ fn people_are_told_what_is_expected() {
     snapshot.announced = vec![announced(6, 560), announced(1, 60)];
     snapshot.learned.as_mut().unwrap().expected = Some(0.05);
     let text = snapshot.learned_text();
-    let lines = "learned earlier days let expect 3 tasks a minute\n\
-                 announced 7 tasks wait for tasks that run\n";
+    let lines = "learned: on earlier days, 3 tasks arrived a minute at this hour\n\
+                 announced: 7 tasks wait for tasks that run\n";
     assert!(text.contains(lines), "{text}");
     let learned = snapshot.learned_json().unwrap();
     assert_eq!(learned["expectedPerMinute"], 3.0);

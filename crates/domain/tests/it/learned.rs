@@ -68,10 +68,10 @@ fn what_was_learned_is_told_to_people() {
         learned("d", "east", &[(100, registered(93)), (90, registered(93))]),
     ]);
     insta::assert_snapshot!(snapshot.learned_text(), @r"
-    learned too few tasks have ended to know how long they take; 0 tasks arrive a minute; idle workers are kept up to 0 units
-    learned cloud east: boots take about 93 s, 100 % register, 0.01 interruptions an hour
-    learned cloud south: boots take about 180 s, 100 % register, 0.01 interruptions an hour, breaker on trial after 1 failure: vanished, next try 2026-09-21T14:15:10.000Z, at most 1 starting at a time
-    learned cloud west: boots take about 180 s, 100 % register, 0.01 interruptions an hour, breaker open after 1 failure: capacity, next try 2026-09-21T14:14:11.215Z
+    learned: too few tasks have ended to know how long they take; 0 tasks arrive a minute; no unit is kept idle for later tasks
+    learned: cloud east: a machine is ready after about 93 s, 100 % of them register
+    learned: cloud south: a machine is ready after about 180 s, 100 % of them register; tried with one machine after a failure (vanished), next try 2026-09-21T14:15:10.000Z; at most 1 may start at a time
+    learned: cloud west: a machine is ready after about 180 s, 100 % of them register; not used after a failure (capacity), next try 2026-09-21T14:14:11.215Z
     ");
     let shown = snapshot.learned_json().unwrap();
     let expected = json!({"offering": "cloud south", "bootSeconds": 180.0, "reliability": 1.0,
@@ -85,7 +85,7 @@ fn what_was_learned_is_told_to_people() {
     snapshot.learned = Some(memory.news());
     let text = snapshot.learned_text();
     assert!(
-        text.starts_with("learned a task takes 90 s; 0 tasks arrive a minute; "),
+        text.starts_with("learned: a task takes about 90 s; 0 tasks arrive a minute; "),
         "{text}"
     );
     let shown = snapshot.learned_json().unwrap();

@@ -114,9 +114,9 @@ fn an_offer_of_a_provider_without_room_is_skipped() {
     snapshot.offers.push(from("two", offer("b")));
     snapshot.offers.push(from("three", offer("c")));
     insta::assert_snapshot!(decide(&snapshot).text(), @r"
-    change 2, target 2
+    the pool wants 2 more units, 2 in all
     launch 2 x b from two (1 unit each)
-    because needed 2: 2 pending, maximum 100, ratio 1
+    because 2 more units are needed: 2 tasks wait; maximum 100, scaling ratio 1
     because cloud a: skipped, the provider cloud accepts no more machines now
     because three c: skipped, the pool has no provider three
     because two b: 2 machines

@@ -54,7 +54,7 @@ fn one_that_is_ill_is_left_alone_until_its_pause_is_over() {
     assert!(has(
         &plan,
         "a: skipped, 4 of 4 launches failed in the last hour, last launch was refused (configuration), \
-         tried again at 14:13:21"
+         tried again at 14:13:21Z"
     ));
     let plan = decide(&waiting(5, vec![ill("a", 1, 60), offer("b")]));
     assert_eq!(machines(&plan), "a:1 b:4");

@@ -224,10 +224,15 @@ fn each_difference_has_its_reason() {
     assert_eq!(comparison.shadow.price_per_hour, 5.0);
     let first = &comparison.differences[0];
     assert!(
-        first.starts_with("weighted launches 0 units, aws-provisioner 10; weighted: needed 0: "),
+        first.starts_with(
+            "weighted launches 0 units, aws-provisioner 10; weighted: no more units are needed: "
+        ),
         "{first}"
     );
-    assert!(first.contains("; aws-provisioner: needed 10: "), "{first}");
+    assert!(
+        first.contains("; aws-provisioner: 10 more units are needed: "),
+        "{first}"
+    );
     let of_a = comparison
         .differences
         .iter()

@@ -167,12 +167,12 @@ fn a_plan_reads_well() {
     let mut snapshot = snapshot();
     snapshot.settings.max_price = 0.5;
     insta::assert_snapshot!(decide(&snapshot).text(), @r"
-    change 3, target 6
+    the pool wants 3 more units, 6 in all
     launch 2 x good (2 units each, $0.0333333 an hour each, at most $0.066667)
     ask proj/linux/g/old to stop: launch config archived
     ask proj/linux/g/leaving to stay: needed
-    because needed 3: 4 pending, 1 claimed, 2 running, 1 draining, minimum 1, maximum 20, ratio -0.2
-    because us-west-2a m5.large spot (ill): skipped, 4 of 4 launches failed in the last hour, last 2 launches were refused (lost), tried again at 14:15:00
+    because 3 more units are needed: 4 tasks wait, 1 runs; 2 units run, 1 was asked to stop; minimum 1, maximum 20, scaling ratio -0.2
+    because us-west-2a m5.large spot (ill): skipped, 4 of 4 launches failed in the last hour, last 2 launches were refused (lost), tried again at 14:15:00Z
     because mute: skipped, no prices yet
     because us-west-2a m5.large spot (good): 2 machines, at most $0.066667 an hour each
     because asked 1 to stop: launch config archived
@@ -188,18 +188,18 @@ fn a_weighted_plan_reads_well() {
     snapshot.capacity.running = 3;
     snapshot.capacity.requested = 2;
     insta::assert_snapshot!(decide(&snapshot).text(), @r"
-    change 8, target 13
+    the pool wants 8 more units, 13 in all
     launch 8 x a (1 unit each)
-    because needed 8: 10 pending, 3 claimed, 3 running, 2 coming, minimum 2, maximum 40, ratio 1
+    because 8 more units are needed: 10 tasks wait, 3 run; 3 units run, 2 start; minimum 2, maximum 40, scaling ratio 1
     because a: 8 machines
     ");
     let mut empty = pool(0, 5);
     empty.workers = vec![idle("w", 60)];
     empty.capacity.running = 1;
     insta::assert_snapshot!(decide(&empty).text(), @r"
-    change 0, target 0
+    the pool wants no more units: 0 in all are enough
     ask proj/linux/g/w to stop: over capacity
-    because needed 0: 0 pending, 1 draining, maximum 5, ratio 1
+    because no more units are needed: 0 tasks wait; 1 unit was asked to stop; maximum 5, scaling ratio 1
     because asked 1 to stop: over capacity, longest idle first; 0 stay running, 0 wanted
     ");
 }

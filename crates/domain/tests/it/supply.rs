@@ -20,7 +20,7 @@ fn silent_workers_take_room_and_no_tasks() {
     let plan = decide(&snapshot);
     assert_eq!(launched(&plan), 2);
     assert!(
-        plan.reasons[0].contains("2 pending, 3 silent"),
+        plan.reasons[0].contains("2 tasks wait; 3 units ask for no work"),
         "{}",
         plan.text()
     );

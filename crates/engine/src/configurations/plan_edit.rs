@@ -1,6 +1,6 @@
 //! Plans an edit without writing: the changes of pools and launch configs, the workers and prices.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use domain::Version;
@@ -8,7 +8,7 @@ use domain::configuration::{
     Compilation, CompletedLaunchConfig, Configuration, PoolChange, PoolDifference, ProviderCatalog,
     RuleChange, VersionRecord, difference, rule_changes,
 };
-use domain::id::{ConfigurationId, LaunchConfigId, PoolId};
+use domain::id::{ConfigurationId, ImageName, LaunchConfigId, PoolId};
 use domain::launch_config::LaunchConfig;
 use domain::time::Timestamp;
 use store::StoreError;
@@ -30,6 +30,8 @@ pub struct EditPlan {
     pub n_pools: usize,
     /// Reasons why the edit would be refused.
     pub conflicts: Vec<String>,
+    /// Images that have to be created first.
+    pub missing_images: BTreeSet<ImageName>,
     pub impact: EditImpact,
 }
 
@@ -64,6 +66,7 @@ pub async fn plan_edit(
     .await?;
     let judged = validate_pools(engine, Purpose::Question, before, &after).await?;
     after.complete(judged.completed.clone());
+    let missing_images = judged.missing_images.clone();
     let rules = before.map(|before| rule_changes(&before.configuration, &after.configuration));
     let mut pools = difference(compilation.as_deref(), Some(&after));
     let pool_ids = after.pools.iter().map(|pool| pool.pool_id().clone());
@@ -81,6 +84,7 @@ pub async fn plan_edit(
         pools,
         n_pools: after.pools.len(),
         conflicts,
+        missing_images,
     })
 }
 

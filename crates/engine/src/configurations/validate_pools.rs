@@ -9,7 +9,7 @@ use domain::configuration::{
     Compilation, CompiledLaunchConfig, CompiledPool, CompiledProvider, CompletedIds,
     CompletedLaunchConfig, Configuration, Lineup, WorkerSource, WorkerType, rules_behind,
 };
-use domain::id::{LaunchConfigId, PoolId, ProviderId};
+use domain::id::{ImageName, LaunchConfigId, PoolId, ProviderId};
 use domain::launch_config::{BadLaunchConfigs, LaunchConfig, Reconciliation, reconcile, split_off};
 use domain::plan::remove_planning_keys;
 use domain::pool::PoolDefinition;
@@ -21,7 +21,7 @@ use super::compilation_cache::{PreviousState, Purpose};
 use super::error::error_line;
 use super::schema_check::SchemaCheck;
 use crate::Engine;
-use crate::image_references::{self, ResolvedConfigs};
+use crate::image_references::{self, MissingImages, ResolvedConfigs};
 use crate::pools::{PoolError, check_config};
 use crate::strategy_services::BadService;
 
@@ -36,6 +36,8 @@ pub(super) struct DesiredPools {
     pub(super) removed: Vec<PoolId>,
     /// Of all its pools, also of unchanged ones.
     pub(super) completed: CompletedIds,
+    /// Images to which rules refer and which do not exist. Only a question may have some.
+    pub(super) missing_images: BTreeSet<ImageName>,
 }
 
 #[derive(Clone)]
@@ -107,7 +109,7 @@ pub(super) async fn validate_pools(
             completed.take_over(pool_id, &known.catalog.completed);
             continue;
         }
-        match validate_pool(engine, after, compiled, &mut schemas, &mut judged.completed).await {
+        match validate_pool(engine, purpose, after, compiled, &mut schemas, &mut judged).await {
             Ok(pool) => judged.pools.push(pool),
             Err(ConfigurationError::Refused(text)) => {
                 n_refused += 1;
@@ -146,10 +148,11 @@ fn refusal_message(refused: &[String], n_refused: usize) -> String {
 
 async fn validate_pool(
     engine: &Engine,
+    purpose: Purpose,
     compilation: &Compilation,
     compiled: &Arc<CompiledPool>,
     schemas: &mut SchemaCheck<'_>,
-    completed: &mut CompletedIds,
+    judged: &mut DesiredPools,
 ) -> Result<DesiredPool, ConfigurationError> {
     let mut ids = compiled.providers.iter().map(|provider| &provider.id);
     let first = ids.next().cloned().unwrap_or_else(ProviderId::null);
@@ -170,7 +173,9 @@ async fn validate_pool(
     }
     let mut lineup = Lineup::new(compiled.pool_id());
     for provider in &compiled.providers {
-        let resolved = resolve_images(engine, provider).await?;
+        let resolved = resolve_images(engine, purpose, provider).await?;
+        let missing = resolved.missing().iter().cloned();
+        judged.missing_images.extend(missing);
         let checked = check_provider_config(engine, compilation, compiled, provider, &resolved);
         let Some((config, items)) = checked.await? else {
             continue;
@@ -182,6 +187,7 @@ async fn validate_pool(
                 lineup.add(provider, config, provider.id == first, item)
             })?;
             if let Some(known) = known.filter(|known| *known != config.id) {
+                let completed = &mut judged.completed;
                 completed.add(compiled.pool_id(), &provider.id, &config.id, &known);
             }
         }
@@ -196,11 +202,16 @@ async fn validate_pool(
 /// The launch configs of a provider, with the selected uploads in place of references to images.
 async fn resolve_images(
     engine: &Engine,
+    purpose: Purpose,
     provider: &CompiledProvider,
 ) -> Result<ResolvedConfigs, ConfigurationError> {
     let configs = provider.launch_configs.iter();
     let templates = configs.map(|config| (provider.id.clone(), config.configuration.clone()));
-    let resolved = image_references::resolve(engine, templates.collect()).await;
+    let if_missing = match purpose {
+        Purpose::Edit => MissingImages::Refuse,
+        Purpose::Question => MissingImages::List,
+    };
+    let resolved = image_references::resolve(engine, templates.collect(), if_missing).await;
     Ok(resolved.map_err(PoolError::from)?)
 }
 

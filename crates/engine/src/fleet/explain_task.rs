@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use domain::facts::Facts;
-use domain::id::{PoolId, ProviderId, TaskId};
+use domain::facts::{Facts, RecentLaunch, Starting};
+use domain::id::{LaunchConfigId, PoolId, ProviderId, TaskId};
+use domain::launch::LaunchState;
 use domain::lifecycle::{first_claim_timeout, inactivity_timeout};
 use domain::market::MAX_UNOBSERVED_MS;
 use domain::plan::{PoolWait, START_UP_MS, Snapshot};
@@ -22,6 +23,8 @@ use crate::Engine;
 
 /// At most this many dependencies, silent workers and other pools are read.
 const NAMED: u32 = 20;
+/// At most this many of the last launches of the pool are read, for the words of its clouds.
+const MAX_LAUNCHES: u32 = 100;
 
 /// Why a task waits, and where its waiting time went.
 pub struct TaskExplanation {
@@ -38,13 +41,15 @@ pub struct TaskExplanation {
 struct PendingRead {
     facts: Option<Facts>,
     n_ahead: u64,
-    starting: Vec<domain::facts::Starting>,
+    starting: Vec<Starting>,
     free_at: Option<Timestamp>,
     quarantine_ends: Option<Timestamp>,
     silent: Vec<SilentWorker>,
     n_running: u64,
     /// Since when the pool has its present cause, if that is a decision to come.
     deciding_since: Option<Timestamp>,
+    /// The newest first.
+    launches: Vec<RecentLaunch>,
     /// When a planner last worked.
     observed: Option<Timestamp>,
 }
@@ -116,6 +121,7 @@ fn read_pending(
         free_at: store::task_waits::free_at(tx, queue)?,
         quarantine_ends: store::task_waits::quarantine_ends(tx, queue, now)?,
         silent: Vec::new(),
+        launches: Vec::new(),
         n_running: 0,
         deciding_since: None,
         observed: store::pool_memories::time(tx)?.map(|time| time.clock),
@@ -127,6 +133,7 @@ fn read_pending(
     if is_planned(engine, &pool) {
         let since = now.plus_millis(-START_UP_MS);
         read.starting = store::launches::starting(tx, queue, since)?;
+        read.launches = store::launches::recent(tx, queue, MAX_LAUNCHES)?;
         read.silent = store::running_workers::list_silent(tx, &horizon, queue, NAMED)?;
     }
     let present = store::pool_waits::get(tx, queue)?;
@@ -179,6 +186,8 @@ async fn explain_pending(
         quarantine_ends: read.quarantine_ends,
         silence_ends,
         sharers: sharers(engine, queue, &wait).await?,
+        refusals: refusals(&read.launches),
+        setup_errors: setup_errors(engine, &snapshot),
     };
     Ok(pending.answer())
 }
@@ -210,9 +219,58 @@ fn starting(read: &PendingRead, snapshot: &Snapshot) -> Vec<StartingMachines> {
             machines: starting.machines,
             name: starting.launch_config_id.to_string(),
             usual_ms: offer.and_then(|offer| offer.ready_ms()),
+            failure: failure(&read.launches, starting),
         }
     });
     machines.collect()
+}
+
+/// Why it is not known whether the machines of a launch exist.
+fn failure(launches: &[RecentLaunch], of: &Starting) -> Option<String> {
+    let same = |launch: &&RecentLaunch| {
+        launch.launch_config_id == of.launch_config_id && launch.since == of.since
+    };
+    launches
+        .iter()
+        .filter(same)
+        .find_map(|launch| match &launch.state {
+            LaunchState::Unknown { problem } => Some(problem.clone()),
+            LaunchState::Open
+            | LaunchState::Accepted
+            | LaunchState::Refused { .. }
+            | LaunchState::Withdrawn { .. } => None,
+        })
+}
+
+/// The words of the cloud, for each launch config whose last launch was refused.
+fn refusals(launches: &[RecentLaunch]) -> BTreeMap<LaunchConfigId, String> {
+    let mut last = BTreeMap::new();
+    for launch in launches {
+        let words = match &launch.state {
+            LaunchState::Refused { problem, .. } => Some(problem.clone()),
+            LaunchState::Open
+            | LaunchState::Accepted
+            | LaunchState::Unknown { .. }
+            | LaunchState::Withdrawn { .. } => None,
+        };
+        last.entry(launch.launch_config_id.clone()).or_insert(words);
+    }
+    let refused = last.into_iter();
+    refused
+        .filter_map(|(id, words)| Some((id, words.filter(|words| !words.is_empty())?)))
+        .collect()
+}
+
+fn setup_errors(engine: &Engine, snapshot: &Snapshot) -> BTreeMap<ProviderId, String> {
+    let ids: BTreeSet<&ProviderId> = snapshot
+        .offers
+        .iter()
+        .map(|offer| &offer.provider_id)
+        .collect();
+    let errors = ids
+        .into_iter()
+        .filter_map(|id| Some((id.clone(), engine.providers.setup_error(id)?)));
+    errors.collect()
 }
 
 /// The other pools with machines of the providers whose quota is used up.

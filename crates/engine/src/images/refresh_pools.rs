@@ -12,6 +12,7 @@ use store::{StoreError, Tx};
 use crate::Engine;
 use crate::change::Change;
 use crate::fleet::{ErrorDetails, report_pool_error};
+use crate::image_references::MissingImages;
 use crate::pools::{self, PoolError, PoolRequest, ValidatedPool, changes_nothing, replace_pool};
 
 /// Pools that are listed together. The next round continues.
@@ -90,12 +91,12 @@ async fn refresh_pool(engine: &Arc<Engine>, id: &PoolId) -> Result<(), RefreshEr
         let Some(outdated) = read.await.map_err(of_store)? else {
             return Ok(());
         };
-        let made = pools::validate(engine, request(&outdated)).await;
+        let made = pools::validate(engine, request(&outdated), MissingImages::Refuse).await;
         let is_done = match made {
             Ok(made) => write(engine, outdated, Some(made)).await,
             Err(PoolError::Store(error)) => Err(error),
             // The provider does not work now: another round tries again.
-            Err(source @ (PoolError::ProviderSetupFailed | PoolError::ListedProviderFailed(_))) => {
+            Err(source @ (PoolError::OutOfService { .. } | PoolError::CannotCheck { .. })) => {
                 let pool = id.clone();
                 return Err(RefreshError::Provider { pool, source });
             }

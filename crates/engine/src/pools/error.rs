@@ -25,12 +25,15 @@ pub enum PoolError {
     },
     #[error("Invalid Provider")]
     UnknownProvider,
-    #[error("Provider backend may be down or misconfigured")]
-    ProviderSetupFailed,
+    #[error(
+        "The provider {id} is out of service: {why}. Nothing was changed. The server tries to set \
+         it up again every minute; `fleetwright provider list` shows its state"
+    )]
+    OutOfService { id: ProviderId, why: String },
+    #[error("The provider {id} cannot check the pool now: {why}. Nothing was changed; try again")]
+    CannotCheck { id: ProviderId, why: String },
     #[error("config.providers: there is no provider {0}")]
     UnknownListedProvider(ProviderId),
-    #[error("The provider {0} may be down or misconfigured")]
-    ListedProviderFailed(ProviderId),
     #[error(transparent)]
     Providers(#[from] BadProviders),
     #[error("config must be an object")]
@@ -52,7 +55,7 @@ impl From<ProviderUnavailable> for PoolError {
     fn from(problem: ProviderUnavailable) -> Self {
         match problem {
             ProviderUnavailable::Unknown => Self::UnknownProvider,
-            ProviderUnavailable::SetupFailed => Self::ProviderSetupFailed,
+            ProviderUnavailable::SetupFailed { id, why } => Self::OutOfService { id, why },
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Plans the creation or update of a pool without writing.
 
-use domain::id::PoolId;
+use domain::id::{ImageName, PoolId};
 use domain::launch_config::{Reconciliation, reconcile};
 use domain::time::Timestamp;
 use store::Tx;
@@ -14,6 +14,8 @@ pub struct PoolPlan {
     pub launch_configs: Reconciliation,
     /// Reasons why the request would be refused.
     pub conflicts: Vec<String>,
+    /// Images that have to be created first.
+    pub missing_images: Vec<ImageName>,
 }
 
 pub fn plan(
@@ -44,5 +46,6 @@ pub fn plan(
         changes: !(same_definition && same_configs),
         launch_configs,
         conflicts,
+        missing_images: validated.missing_images.clone(),
     })
 }

@@ -85,7 +85,7 @@ impl<'a> Parts<'a> {
             let provider = engine.providers.get(id);
             let provider = provider.map_err(|problem| match problem {
                 ProviderUnavailable::Unknown => PoolError::UnknownListedProvider(id.clone()),
-                ProviderUnavailable::SetupFailed => PoolError::ListedProviderFailed(id.clone()),
+                ProviderUnavailable::SetupFailed { .. } => problem.into(),
             })?;
             match provider.machines().is_some() || provider.declarer().is_some() {
                 true => Ok(provider.as_ref()),
@@ -168,7 +168,11 @@ impl Part<'_> {
             Err(ValidateError::Cloud(problem)) => {
                 let id = self.id;
                 tracing::warn!(provider.id = %id, "provider {id} cannot check a config: {problem}");
-                return Err(PoolError::ListedProviderFailed(id.clone()));
+                let why = problem.to_string();
+                return Err(PoolError::CannotCheck {
+                    id: id.clone(),
+                    why,
+                });
             }
         }
         let Value::Object(mut config) = config else {

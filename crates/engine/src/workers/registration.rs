@@ -185,7 +185,7 @@ fn refuse_because(
     let (key, provider_id) = (&asked.key, &asked.provider_id);
     // Anybody may send any provider id: only existing ids become labels.
     let label = match engine.providers.get(provider_id) {
-        Ok(_) | Err(ProviderUnavailable::SetupFailed) => provider_id.as_str(),
+        Ok(_) | Err(ProviderUnavailable::SetupFailed { .. }) => provider_id.as_str(),
         Err(ProviderUnavailable::Unknown) => "unknown",
     };
     metrics::counter!(REGISTRATIONS_REFUSED, "providerId" => label.to_owned()).increment(1);

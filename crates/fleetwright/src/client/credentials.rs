@@ -8,6 +8,7 @@ use access::certificate::Certificate;
 use api_client::Credentials;
 
 use super::ConfigFile;
+use super::owner_hint::with_owner_file;
 use crate::failure::Failure;
 
 /// The options that select the server.
@@ -46,10 +47,9 @@ pub(crate) fn resolve(
         (None, false) => of_environment.or(profile.root_url.clone()),
     };
     let root_url = root_url.ok_or_else(|| {
-        Failure::usage("no server configured").with_hint(
-            "set --root-url, TASKCLUSTER_ROOT_URL or root_url in the settings file; for a server \
-             started by `fleetwright up`, source the file owner.env in its data folder",
-        )
+        Failure::usage("no server configured").with_hint(with_owner_file(
+            "set --root-url, TASKCLUSTER_ROOT_URL or root_url in the settings file",
+        ))
     })?;
 
     let of_profile = || {

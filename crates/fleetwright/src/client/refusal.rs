@@ -1,9 +1,11 @@
 //! Turns error responses into messages, exit codes and hints.
 
 use api_client::Refusal;
+use domain::text::one_line;
 use reqwest::StatusCode;
 
 use super::Call;
+use super::owner_hint::with_owner_file;
 use crate::failure::{Exit, Failure};
 
 pub(crate) fn refused(call: &Call, refusal: &Refusal, signed: bool) -> Failure {
@@ -21,7 +23,7 @@ pub(crate) fn refused(call: &Call, refusal: &Refusal, signed: bool) -> Failure {
             (exit, Some(list_hint("fleetwright provider list")))
         }
         400 if text.contains("data/owner ") => (Exit::Failed, Some(OWNER.to_owned())),
-        401 | 403 if !signed => (Exit::NotAllowed, Some(NO_CREDENTIALS.to_owned())),
+        401 | 403 if !signed => (Exit::NotAllowed, Some(with_owner_file(NO_CREDENTIALS))),
         401 => (Exit::NotAllowed, Some(WRONG_CREDENTIALS.to_owned())),
         403 if call.api.path().ends_with("/scopes/current") => {
             (Exit::NotAllowed, Some(MORE_SCOPES.to_owned()))
@@ -37,7 +39,10 @@ pub(crate) fn refused(call: &Call, refusal: &Refusal, signed: bool) -> Failure {
         409 => (Exit::Conflict, Some(CONFLICT.to_owned())),
         _ => (Exit::Failed, None),
     };
-    let message = message.unwrap_or_else(|| format!("the server answered {status}"));
+    let message = message.unwrap_or_else(|| match plain_text(refusal) {
+        Some(text) => format!("the server answered {status}: {text}"),
+        None => format!("the server answered {status}"),
+    });
     let mut failure = Failure::new(exit, format!("could not {}: {message}", call.purpose));
     failure.hint = hint;
     failure
@@ -62,9 +67,8 @@ pub(crate) fn unreachable(call: &Call, root_url: &str, reason: &str) -> Failure 
     )
 }
 
-pub(crate) const NO_CREDENTIALS: &str = "no credentials are set: set TASKCLUSTER_CLIENT_ID and \
-    TASKCLUSTER_ACCESS_TOKEN; for a server started by `fleetwright up`, source the file \
-    owner.env in its data folder";
+const NO_CREDENTIALS: &str = "no credentials are set: set TASKCLUSTER_CLIENT_ID and \
+    TASKCLUSTER_ACCESS_TOKEN to those of a client of the server";
 const WRONG_CREDENTIALS: &str = "check the client id and the access token, that the client is \
     neither disabled nor expired, and that the clocks of both machines agree";
 const MORE_SCOPES: &str = "a client that has the missing scopes can grant them with `fleetwright \
@@ -95,14 +99,38 @@ fn text_of(refusal: &Refusal) -> Option<String> {
     })
 }
 
+/// A short reply without markup: a listener that cannot speak HTTP as usual says why.
+fn plain_text(refusal: &Refusal) -> Option<String> {
+    let text = std::str::from_utf8(&refusal.body).ok()?;
+    let is_markup = text.trim_start().starts_with(['<', '{', '[']);
+    let line = one_line(text, MAX_PLAIN_CHARS);
+    (!line.is_empty() && !is_markup).then_some(line)
+}
+
+/// Characters of a reply without markup that are shown.
+const MAX_PLAIN_CHARS: usize = 200;
+
 /// The start of a server's message about a request that violates its schema.
 const SCHEMA_REFUSED: &str = "Schema Validation Failed!";
 
+/// The line that names the violated schema begins so.
+const REJECTED: &str = "Rejecting Schema: ";
+
 /// The schema violations, without the address of the schema.
 fn schema_violations(text: &str) -> String {
-    let said = |line: &&str| !line.starts_with("Rejecting Schema: ") && *line != "Errors:";
+    let schema = text.lines().find_map(|line| line.strip_prefix(REJECTED));
+    // The schemas of providers are about this part of a pool.
+    let is_config = schema.is_some_and(|schema| schema.contains("/config-"));
+    let said = |line: &&str| !line.starts_with(REJECTED) && *line != "Errors:";
     let lines = text.lines().filter(|line| !line.is_empty()).filter(said);
-    let lines: Vec<_> = lines.map(|line| format!("\n{line}")).collect();
+    let lines: Vec<_> = lines
+        .map(
+            |line| match line.strip_prefix("  * data").filter(|_| is_config) {
+                Some(rest) => format!("\n  * config{rest}"),
+                None => format!("\n{line}"),
+            },
+        )
+        .collect();
     format!("the request is invalid:{}", lines.concat())
 }
 
@@ -150,6 +178,30 @@ mod tests {
             failure.message,
             "could not show role x: the request is invalid:\n  * data/owner must be string"
         );
+    }
+
+    #[test]
+    fn errors_in_the_config_of_a_pool_name_it() {
+        let message = "\nSchema Validation Failed!\nRejecting Schema: http://x/schemas/config-fake.json#\nErrors:\n  * \
+            data must have required property 'minCapacity'\n  * data/maxCapacity must be integer";
+        let body = serde_json::json!({ "message": message }).to_string();
+        assert_eq!(
+            failure(400, &body, true).message,
+            "could not show role x: the request is invalid:\n  * config must have required property \
+             'minCapacity'\n  * config/maxCapacity must be integer"
+        );
+    }
+
+    #[test]
+    fn a_reply_of_plain_text_is_shown_on_one_clean_line() {
+        let reply = "This port takes TLS only:\n use https:// here\u{1b}[2J\n";
+        assert_eq!(
+            failure(400, reply, true).message,
+            "could not show role x: the server answered 400 Bad Request: This port takes TLS only: \
+             use https:// here [2J"
+        );
+        let long = failure(500, &"x".repeat(10_000), true).message;
+        assert!(long.len() < 400, "{long}");
     }
 
     #[test]
@@ -212,7 +264,8 @@ mod tests {
 
     #[test]
     fn a_refusal_without_credentials_says_how_to_give_them() {
-        assert!(failure(403, "", false).hint.unwrap().contains("owner.env"));
+        let hint = failure(403, "", false).hint.unwrap();
+        assert!(hint.contains("TASKCLUSTER_ACCESS_TOKEN"), "{hint}");
         assert!(failure(403, "", true).hint.unwrap().contains("scope"));
     }
 }

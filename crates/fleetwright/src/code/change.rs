@@ -48,6 +48,32 @@ pub(super) struct Change {
     pub(super) adopted: BTreeMap<String, Value>,
 }
 
+/// The results of a plan's changes that later changes of the same plan need.
+#[derive(Debug, Default)]
+pub(super) struct Earlier {
+    /// The pools that worker configurations give up.
+    pub(super) freed: BTreeSet<String>,
+    /// The images that are created.
+    pub(super) images: BTreeSet<String>,
+}
+
+impl Earlier {
+    /// The errors for images of a server's preview that neither exist nor will be created.
+    pub(super) fn image_errors(&self, preview: &Value) -> Vec<String> {
+        let missing = preview["missingImages"].as_array().into_iter().flatten();
+        missing
+            .filter_map(Value::as_str)
+            .filter(|image| !self.images.contains(*image))
+            .map(|image| {
+                format!(
+                    "image {image} does not exist: create it first, add it to the files, or \
+                     correct the name"
+                )
+            })
+            .collect()
+    }
+}
+
 /// The changes to make, and the obstacles.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
@@ -185,6 +211,17 @@ impl Plan {
 
     pub(super) fn freed(&self) -> BTreeSet<String> {
         self.changes.iter().flat_map(Change::loses).collect()
+    }
+
+    pub(super) fn earlier(&self) -> Earlier {
+        let images = self
+            .changes
+            .iter()
+            .filter(|change| change.kind == Kind::Image && change.action == Action::Create);
+        Earlier {
+            freed: self.freed(),
+            images: images.map(|change| change.id.clone()).collect(),
+        }
     }
 
     /// Plans pools that a configuration gives up, even if they look right now: they will be

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::change::{Action, Change, Plan};
+use super::change::{Action, Change, Earlier, Plan};
 use super::kind::Kind;
 use crate::client::{Call, Client, WORKER_MANAGER};
 use crate::failure::{Exit, Failure};
@@ -19,13 +19,13 @@ enum Preview {
         created: BTreeSet<String>,
     },
     Same,
-    Refused(String),
+    Refused(Vec<String>),
 }
 
 impl Plan {
     /// Drops changes of pools without an effect, and adds conflicts of the others.
     pub(super) async fn preview_pools(&mut self, client: &Client) -> Result<(), Failure> {
-        let freed = self.freed();
+        let earlier = self.earlier();
         let mut progress = Progress::start();
         let mut changes = Vec::new();
         for change in std::mem::take(&mut self.changes) {
@@ -34,7 +34,7 @@ impl Plan {
                 continue;
             }
             progress.report(|| format!("planning {}", change.title()));
-            match preview(&change, &freed, client).await? {
+            match preview(&change, &earlier, client).await? {
                 Preview::Same => {
                     *self.same.entry(Kind::WorkerPool).or_default() += 1;
                     continue;
@@ -43,7 +43,7 @@ impl Plan {
                     self.conflicts.extend(conflicts);
                     self.made.insert(change.id.clone(), created);
                 }
-                Preview::Refused(error) => self.errors.push(error),
+                Preview::Refused(errors) => self.errors.extend(errors),
             }
             changes.push(change);
         }
@@ -52,11 +52,7 @@ impl Plan {
     }
 }
 
-async fn preview(
-    change: &Change,
-    freed: &BTreeSet<String>,
-    client: &Client,
-) -> Result<Preview, Failure> {
+async fn preview(change: &Change, earlier: &Earlier, client: &Client) -> Result<Preview, Failure> {
     let body = change.after.clone().unwrap_or_default();
     let call = Call::post(WORKER_MANAGER, &["plan-worker-pool", &change.id], body).to(format!(
         "plan {} of {}",
@@ -66,12 +62,19 @@ async fn preview(
     let reply = match client.call(&call).await {
         Ok(reply) => reply,
         Err(failure) if failure.exit == Exit::Unreachable => return Err(failure),
-        Err(failure) => return Ok(Preview::Refused(failure.message)),
+        Err(failure) => return Ok(Preview::Refused(vec![failure.message])),
     };
+    let errors = earlier.image_errors(&reply).into_iter();
+    let errors = errors.map(|error| format!("{}: {}: {error}", change.origin(), change.title()));
+    let errors: Vec<String> = errors.collect();
+    if !errors.is_empty() {
+        return Ok(Preview::Refused(errors));
+    }
     let listed = reply["conflicts"].as_array().into_iter().flatten();
     // A configuration that gives up the pool earlier in this plan is no conflict.
     let solved = |conflict: &str| {
-        freed.contains(&change.id) && conflict.contains(" is made of the worker configuration ")
+        earlier.freed.contains(&change.id)
+            && conflict.contains(" is made of the worker configuration ")
     };
     let conflicts: Vec<String> = listed
         .filter_map(Value::as_str)

@@ -2,14 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use domain::configuration::Configuration;
 use serde_json::{Value, json};
 
-use super::change::{Change, Plan};
+use super::change::{Change, Earlier, Plan};
 use super::definitions::Definitions;
 use super::kind::Kind;
 use super::server::{ServerState, read_one};
 use crate::client::{Call, Client, WORKER_MANAGER};
 use crate::failure::{Exit, Failure};
+use crate::misspelt::misspelt_conditions;
 use crate::output::Progress;
 
 /// Requests a preview of every defined configuration, even of unchanged ones: the places of
@@ -21,7 +23,7 @@ pub(super) async fn add_previews(
     adopts: bool,
     client: &Client,
 ) -> Result<(), Failure> {
-    let freed = plan.freed();
+    let earlier = plan.earlier();
     let mut progress = Progress::start();
     for (key, item) in &definitions.items {
         let (kind, id) = (key.0, &key.1);
@@ -34,14 +36,22 @@ pub(super) async fn add_previews(
             place: &item.place,
             content: &item.content,
         };
-        let answer = match request.send(adopts, &freed, client).await {
+        let answer = match request.send(adopts, &earlier, client).await {
             Ok(answer) => answer,
             Err(failure) if failure.exit == Exit::Unreachable => return Err(failure),
             Err(failure) => {
+                // The cause of all errors at places, if a condition is misspelt.
+                let parsed = Configuration::parse(&item.content);
+                let misspelt = parsed.map(|parsed| misspelt_conditions(&parsed.rules));
+                let misspelt = misspelt.unwrap_or_default().into_iter();
+                let place = &item.place;
+                plan.errors
+                    .extend(misspelt.map(|line| format!("{place}: {line}")));
                 plan.errors.push(failure.message);
                 continue;
             }
         };
+        plan.errors.extend(answer.errors);
         plan.conflicts.extend(answer.conflicts);
         let known = |change: &&mut Change| change.kind == kind && change.id == *id;
         let change = match plan.changes.iter_mut().find(known) {
@@ -76,6 +86,8 @@ pub(super) struct PreviewRequest<'a> {
 
 pub(super) struct Preview {
     pub(super) effects: Value,
+    /// Errors in the definition.
+    pub(super) errors: Vec<String>,
     /// Conflicts that would prevent the update.
     pub(super) conflicts: Vec<String>,
     /// The pools created by hand that it takes over, with their current content.
@@ -83,11 +95,10 @@ pub(super) struct Preview {
 }
 
 impl PreviewRequest<'_> {
-    /// `freed`: the pools that earlier changes of the same plan give up.
     pub(super) async fn send(
         &self,
         adopts: bool,
-        freed: &BTreeSet<String>,
+        earlier: &Earlier,
         client: &Client,
     ) -> Result<Preview, Failure> {
         let (noun, id) = (Kind::WorkerConfiguration.noun(), self.id);
@@ -96,7 +107,10 @@ impl PreviewRequest<'_> {
         let call = Call::post(WORKER_MANAGER, &["worker-configuration", id, "plan"], body)
             .to(format!("plan {noun} {id} of {}", self.place));
         let mut effects = client.call(&call).await?;
-        let conflicts = take_conflicts(&mut effects, freed)
+        let errors = earlier.image_errors(&effects).into_iter();
+        let errors = errors.map(|error| format!("{}: {noun} {id}: {error}", self.place));
+        let errors = errors.collect();
+        let conflicts = take_conflicts(&mut effects, &earlier.freed)
             .into_iter()
             .map(|conflict| {
                 let conflict =
@@ -112,6 +126,7 @@ impl PreviewRequest<'_> {
         }
         Ok(Preview {
             effects,
+            errors,
             conflicts,
             adopted,
         })
@@ -122,11 +137,13 @@ pub(super) fn changes_pools(effects: &Value) -> bool {
     effects["pools"] != json!([])
 }
 
-/// Removes the conflicts from a preview, and returns those that no earlier change resolves.
+/// Removes the obstacles from a preview, and returns the conflicts that no earlier
+/// change resolves.
 fn take_conflicts(effects: &mut Value, freed: &BTreeSet<String>) -> Vec<String> {
     let conflicts = effects["conflicts"].take();
     if let Some(effects) = effects.as_object_mut() {
         effects.remove("conflicts");
+        effects.remove("missingImages");
     }
     let conflicts = conflicts
         .as_array()

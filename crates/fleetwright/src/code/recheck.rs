@@ -30,7 +30,7 @@ pub(super) async fn conflicts(
     client: &Client,
 ) -> Result<Vec<String>, Failure> {
     let mut conflicts = Vec::new();
-    let planned_to_be_freed = plan.freed();
+    let earlier = plan.earlier();
     let mut freed = BTreeSet::new();
     let mut progress = Progress::start();
     for (position, change) in plan.changes.iter().enumerate() {
@@ -56,7 +56,7 @@ pub(super) async fn conflicts(
             place: change.place.as_deref().unwrap_or_default(),
             content: &content,
         };
-        match request.send(adopts, &planned_to_be_freed, client).await {
+        match request.send(adopts, &earlier, client).await {
             Ok(answer) => conflicts.extend(compare(change, is_done, answer)),
             Err(failure) if failure.exit == Exit::Unreachable => return Err(failure),
             Err(failure) => conflicts.push(failure.message),
@@ -66,7 +66,8 @@ pub(super) async fn conflicts(
 }
 
 fn compare(change: &Change, is_done: bool, now: Preview) -> Vec<String> {
-    let mut conflicts = now.conflicts;
+    let mut conflicts = now.errors;
+    conflicts.extend(now.conflicts);
     if is_done {
         if changes_pools(&now.effects) {
             conflicts.push(format!(
@@ -207,6 +208,7 @@ mod tests {
     fn answer(effects: Value, adopted: &[(&str, &str)]) -> Preview {
         Preview {
             effects,
+            errors: Vec::new(),
             conflicts: Vec::new(),
             adopted: pools(adopted),
         }

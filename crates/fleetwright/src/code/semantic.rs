@@ -15,6 +15,10 @@ pub(crate) fn lines(plan: &Value, style: Style) -> Vec<String> {
     for conflict in items(&plan["conflicts"]) {
         lines.push(style.conflict(&text(conflict)));
     }
+    for image in items(&plan["missingImages"]) {
+        let image = text(image);
+        lines.push(style.conflict(&format!("image {image} does not exist: create it first")));
+    }
     for rule in items(&plan["rules"]) {
         let id = format!("rule {}", text(&rule["ruleId"]));
         lines.push(match rule["change"].as_str() {

@@ -5,7 +5,7 @@ use clap::{Subcommand, ValueEnum};
 use super::{Limit, Session};
 use crate::client::{AUTH, Call};
 use crate::failure::Failure;
-use crate::output::Column;
+use crate::output::{self, Column};
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
@@ -28,14 +28,16 @@ pub(crate) enum Entity {
     Role,
     #[value(alias = "worker-pool")]
     Pool,
+    /// Its id is POOL/GROUP/WORKER
+    Worker,
     #[value(aliases = ["worker-configuration", "configuration"])]
     Rules,
     Override,
     Budget,
     Image,
-    Secret,
-    Hook,
 }
+
+const KEY: &str = "auditHistory";
 
 const LIST: &[Column] = &[
     Column::age("WHEN", "created"),
@@ -49,24 +51,44 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
         Verb::Show { entity, id, limit } => {
             let call = Call::get(AUTH, &["audit", entity.name(), &id])
                 .to(format!("show the history of {} {id}", entity.name()));
-            session.list(&call, "auditHistory", LIST, &limit).await
+            let document = session.client.pages(&call, KEY, limit.limit).await?;
+            if document[KEY].as_array().is_some_and(Vec::is_empty) {
+                output::note(&format!(
+                    "no entries: no {} has been named {id}, or its history has expired",
+                    entity.noun()
+                ));
+            }
+            session.rows(&document, KEY, LIST);
+            Ok(())
         }
     }
 }
 
 impl Entity {
+    fn noun(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Role => "role",
+            Self::Pool => "pool",
+            Self::Worker => "worker",
+            Self::Rules => "worker configuration",
+            Self::Override => "override",
+            Self::Budget => "budget",
+            Self::Image => "image",
+        }
+    }
+
     /// The name in the API.
     fn name(self) -> &'static str {
         match self {
             Self::Client => "client",
             Self::Role => "role",
             Self::Pool => "worker-pool",
+            Self::Worker => "worker",
             Self::Rules => "worker-configuration",
             Self::Override => "override",
             Self::Budget => "budget",
             Self::Image => "image",
-            Self::Secret => "secret",
-            Self::Hook => "hook",
         }
     }
 }

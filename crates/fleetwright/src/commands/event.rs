@@ -62,11 +62,7 @@ pub(crate) struct Tail {
 pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
     let Verb::Tail(arguments) = verb;
     let since = arguments.begin(session.now)?;
-    for unknown in arguments.unknown_exchanges() {
-        output::note(&format!(
-            "unknown exchange {unknown}; docs/events.md lists the exchanges"
-        ));
-    }
+    arguments.refuse_unknown_exchanges()?;
     let exchanges = (!arguments.exchange.is_empty()).then(|| arguments.exchange.join(","));
     let mut call = Call::get(FLEETWRIGHT, &["events"])
         .query("exchange", exchanges)
@@ -83,14 +79,20 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
 }
 
 impl Tail {
-    /// The exchanges unknown here; a newer server may know them.
-    fn unknown_exchanges(&self) -> impl Iterator<Item = &String> {
-        self.exchange.iter().filter(|name| {
+    fn refuse_unknown_exchanges(&self) -> Result<(), Failure> {
+        let mut known = EXCHANGES.iter().map(|known| known.exchange);
+        let unknown = self.exchange.iter().find(|name| {
             let last_part = name.rsplit('/').next();
-            EXCHANGES
-                .iter()
-                .all(|known| Some(known.exchange) != last_part)
-        })
+            known.clone().all(|known| Some(known) != last_part)
+        });
+        let Some(unknown) = unknown else {
+            return Ok(());
+        };
+        let meant = rules::did_you_mean(unknown, known.by_ref());
+        Err(
+            Failure::usage(format!("there is no exchange {unknown:?}{meant}"))
+                .with_hint("docs/events.md lists the exchanges"),
+        )
     }
 
     fn begin(&self, now: Timestamp) -> Result<Timestamp, Failure> {

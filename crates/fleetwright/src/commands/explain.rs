@@ -303,16 +303,17 @@ fn worker_text(reply: &Value) -> String {
     lines.collect()
 }
 
-/// The length of `2026-11-21 06:19:13`.
-const MOMENT_LENGTH: usize = 19;
+/// The length of `2026-11-21 06:19:13Z`.
+const MOMENT_LENGTH: usize = 20;
 
 /// A time to the second.
 fn clock(moment: &Value) -> String {
     let parsed = moment
         .as_str()
         .and_then(|text| text.parse::<Timestamp>().ok());
-    let text = parsed.map_or_else(String::new, |moment| moment.to_string());
-    text.replace('T', " ").chars().take(MOMENT_LENGTH).collect()
+    let text = parsed.map(|moment| moment.to_string().replace('T', " "));
+    let seconds = text.as_ref().and_then(|text| text.get(..MOMENT_LENGTH - 1));
+    seconds.map_or_else(String::new, |seconds| format!("{seconds}Z"))
 }
 
 fn indented(text: &Value) -> String {
@@ -350,7 +351,7 @@ mod tests {
             ],
         });
         insta::assert_snapshot!(pool_text(&reply), @r"
-        Now (2026-11-21 06:19:13)
+        Now (2026-11-21 06:19:13Z)
           strategy: balanced, chosen by the pool
           error: no shadow strategy: shadowStrategy: weighted does not accept the settings
           error: provider racks failed to start: no network
@@ -361,7 +362,7 @@ mod tests {
             aws us-west-2a m5.large spot (lc-1)    0.031        0.033333      74 s       10      0  not needed
             racks (lc-2)                               -               -         -        0      0  racks refuses to bid (quota): enough
 
-        Plan 7 (2026-11-21 06:00:00), by balanced
+        Plan 7 (2026-11-21 06:00:00Z), by balanced
           launch lc-1 x1
           launch tok: 1 of 1 machines of lc-1, accepted
         ");
@@ -374,7 +375,7 @@ mod tests {
             {"time": null, "text": "now it is running"},
         ]});
         insta::assert_snapshot!(worker_text(&reply), @r"
-        2026-11-21 06:00:00  requested
+        2026-11-21 06:00:00Z  requested
                              now it is running
         ");
     }

@@ -42,7 +42,13 @@ pub(super) fn worker_type(text: &str) -> Result<String, String> {
 }
 
 pub(super) fn task(text: &str) -> Result<String, String> {
-    checked::<TaskId>(text, "a task id has 22 letters, digits, - and _")
+    let is_like_an_id = text.len() == 22
+        && !text.contains(|c: char| !(c.is_ascii_alphanumeric() || c == '-' || c == '_'));
+    let form = match is_like_an_id {
+        true => "no task has this id: some of its 22 characters are mistyped",
+        false => "a task id has 22 letters, digits, - and _",
+    };
+    checked::<TaskId>(text, form)
 }
 
 /// A worker's id or group: both have the same format.
@@ -114,6 +120,7 @@ mod tests {
             (pool("nonsense"), "provisioner/type"),
             (worker("a b"), "38 letters"),
             (task("42"), "22 letters"),
+            (task("AAAAAAAAAAAAAAAAAAAAAA"), "are mistyped"),
             (client("é"), "letters, digits"),
             (role("é"), "ASCII"),
             (configuration("a/b"), "64 letters"),

@@ -13,7 +13,7 @@ use crate::output::{self, Column};
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
     List {
-        /// Also list ended overrides
+        /// Also list overrides that ended by their time; removed ones are in `audit show`
         #[arg(long)]
         ended: bool,
         #[command(flatten)]

@@ -207,6 +207,10 @@ async fn create(definition: Definition, session: &Session) -> Result<(), Failure
 }
 
 async fn update(definition: Definition, session: &Session) -> Result<(), Failure> {
+    if definition.is_empty() {
+        return Err(Failure::usage("nothing to change: no flag says what")
+            .with_hint("`fleetwright pool update --help` lists the flags"));
+    }
     let pool = definition.name.pool.clone();
     let call = Kind::WorkerPool.read_call("update", &pool);
     let mut fields = SHAPE.of_existing(&session.client.call(&call).await?);
@@ -261,6 +265,20 @@ fn set_providers(fields: &mut Map<String, Value>, providers: &[String]) {
 }
 
 impl Definition {
+    fn is_empty(&self) -> bool {
+        let Self {
+            name: _,
+            provider,
+            owner,
+            description,
+            config,
+            email_on_error,
+            file,
+        } = self;
+        let texts = [owner, description, config, file];
+        provider.is_empty() && texts.iter().all(|text| text.is_none()) && email_on_error.is_none()
+    }
+
     fn apply(self, fields: &mut Map<String, Value>) -> Result<(), Failure> {
         fields.extend(SHAPE.read(self.file.as_deref())?);
         let config = self

@@ -3,6 +3,7 @@
 mod follow;
 mod log;
 mod new;
+mod waits;
 
 use clap::{ArgGroup, Args, Subcommand};
 use serde_json::{Value, json};

@@ -314,7 +314,9 @@ fn listen_address(text: &str) -> Result<SocketAddr, String> {
         Some(port) => format!("127.0.0.1:{port}").parse(),
         None => text.parse(),
     };
-    address.map_err(|_| "expected an IP address and a port, such as 127.0.0.1:8080".to_owned())
+    address.map_err(|_| {
+        "expected an address and a port, such as 127.0.0.1:8080 or localhost:8080".to_owned()
+    })
 }
 
 fn welcome(root_url: &str, data: &DataFolder, has_role: bool) -> String {

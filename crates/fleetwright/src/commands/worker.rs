@@ -137,12 +137,17 @@ const DETAILS: &[Column] = &[
     Column::age("Expires", "expires"),
     Column::age("Last active", LAST_ACTIVE),
     Column::age("Quarantined until", QUARANTINED),
+    Column::text("Quarantined by", QUARANTINED_BY),
+    Column::text("Quarantine reason", QUARANTINE_REASON),
 ];
 
 /// Dollars per hour, as agreed when the worker was launched or declared.
 const PRICE: &str = "price";
 const LAST_ACTIVE: &str = "lastDateActive";
 const QUARANTINED: &str = "quarantineUntil";
+/// Fields of the row that the API does not have.
+const QUARANTINED_BY: &str = "quarantinedBy";
+const QUARANTINE_REASON: &str = "quarantineReason";
 
 /// `None`: this part does not exist, or the caller may not read it.
 async fn read_more(session: &Session, call: &Call) -> Result<Option<Value>, Failure> {
@@ -173,31 +178,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
                 .list_command("fleetwright pool list");
             session.list(&call, "workers", LIST, &limit).await
         }
-        Verb::Show(worker) => {
-            let mut reply = session.client.call(&worker.read()).await?;
-            // Taskcluster's reply has no price, and a caller may lack the right to the explanation.
-            if let Some(explained) = read_more(session, &worker.explain()).await? {
-                reply[PRICE] = explained[PRICE].clone();
-            }
-            if session.json {
-                session.details(&reply, DETAILS);
-                return Ok(());
-            }
-            // The queue knows only workers that have requested work.
-            if let Some(seen) = read_more(session, &worker.seen_by_queue()).await? {
-                for field in [LAST_ACTIVE, QUARANTINED] {
-                    reply[field] = seen[field].clone();
-                }
-                let until = seen[QUARANTINED]
-                    .as_str()
-                    .and_then(|text| text.parse().ok());
-                if until.is_none_or(|until: Timestamp| until < session.now) {
-                    reply[QUARANTINED] = Value::Null;
-                }
-            }
-            session.details(&reply, DETAILS);
-            Ok(())
-        }
+        Verb::Show(worker) => show(&worker, session).await,
         Verb::Create(definition) => create(definition, session).await,
         Verb::Update(definition) => update(definition, session).await,
         Verb::Remove(Confirmed { name, consent }) => {
@@ -221,6 +202,38 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
             lift: _,
         } => quarantine(&worker, until.as_deref(), reason, session).await,
     }
+}
+
+async fn show(worker: &Name, session: &Session) -> Result<(), Failure> {
+    let mut reply = session.client.call(&worker.read()).await?;
+    // Taskcluster's reply has no price, and a caller may lack the right to the explanation.
+    if let Some(explained) = read_more(session, &worker.explain()).await? {
+        reply[PRICE] = explained[PRICE].clone();
+    }
+    if session.json {
+        session.details(&reply, DETAILS);
+        return Ok(());
+    }
+    // The queue knows only workers that have requested work.
+    if let Some(seen) = read_more(session, &worker.seen_by_queue()).await? {
+        for field in [LAST_ACTIVE, QUARANTINED] {
+            reply[field] = seen[field].clone();
+        }
+        let until = seen[QUARANTINED]
+            .as_str()
+            .and_then(|text| text.parse().ok());
+        if until.is_none_or(|until: Timestamp| until < session.now) {
+            reply[QUARANTINED] = Value::Null;
+        } else if let Some(last) = seen["quarantineDetails"]
+            .as_array()
+            .and_then(|all| all.last())
+        {
+            reply[QUARANTINED_BY] = last["clientId"].clone();
+            reply[QUARANTINE_REASON] = last["quarantineInfo"].clone();
+        }
+    }
+    session.details(&reply, DETAILS);
+    Ok(())
 }
 
 /// Sets the end of the quarantine. Without one, lifts it by an end in the past.

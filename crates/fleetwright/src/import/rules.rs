@@ -1,5 +1,6 @@
 //! `import rules`: converts the pools of a deployment or a file to worker configurations.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -8,7 +9,7 @@ use files::Format;
 use rule_import::{ConfigurationFile, ExcludedPool, Grouping, PoolSelection, Unproven};
 use serde_json::{Value, json};
 
-use super::source;
+use super::{provider_guess, source};
 use crate::failure::{Exit, Failure};
 use crate::output::{self, counted};
 
@@ -61,6 +62,8 @@ pub(crate) async fn run(arguments: &Arguments, json: bool, verbose: bool) -> Res
         files: &files,
         selection: &selection,
         size_before: size_before(&before),
+        providers: provider_guess::lines_for_missing(&fleet, &[]),
+        ignored: &fleet.ignored,
     };
     report.print(json);
     for other in others(&arguments.out, &paths) {
@@ -137,6 +140,10 @@ struct Report<'a> {
     files: &'a [ConfigurationFile],
     selection: &'a PoolSelection,
     size_before: (usize, usize),
+    /// The lines of a server's configuration with all providers of the rules.
+    providers: Option<String>,
+    /// The numbers of items of other kinds, by kind.
+    ignored: &'a BTreeMap<String, usize>,
 }
 
 impl Report<'_> {
@@ -169,6 +176,22 @@ impl Report<'_> {
         for pool in &self.selection.left_out {
             output::note(&format!("skipped {}: {}", pool.id, pool.reason));
         }
+        let ignored = self.ignored.iter();
+        let ignored = ignored.map(|(kind, count)| format!("{kind}: {count}"));
+        let ignored: Vec<_> = ignored.collect();
+        if !ignored.is_empty() {
+            output::note(&format!(
+                "skipped, because only pools become rules: {}. `fleetwright import taskcluster \
+                 --only roles` imports roles",
+                ignored.join(", ")
+            ));
+        }
+        if let Some(lines) = &self.providers {
+            output::note(&format!(
+                "the rules need these providers: add those that the server lacks to its \
+                 configuration before `fleetwright plan`:\n\n{lines}"
+            ));
+        }
     }
 
     fn document(&self) -> Value {
@@ -195,6 +218,8 @@ impl Report<'_> {
             "rules": self.n_rules(),
             "bytes": {"before": compact, "beforeIndented": indented, "after": self.size_after()},
             "leftOut": listed(&self.selection.left_out),
+            "ignored": self.ignored,
+            "providers": self.providers,
             "refused": listed(&self.selection.refused),
         })
     }

@@ -32,16 +32,25 @@ pub(super) async fn read(from: &str, only: Option<Only>, verbose: bool) -> Resul
     Ok(fleet)
 }
 
-/// Reads the pools, with the worker configurations that they are compiled from.
+/// Reads the pools, with the worker configurations that they are compiled from. The roles of a file
+/// are only counted.
 pub(super) async fn read_pools(from: &str, verbose: bool) -> Result<Fleet, Failure> {
-    let mut fleet = read(from, Some(Only::Pools), verbose).await?;
-    if let Some(client) = client(from, verbose)? {
-        let compiled = compiled(&client).await;
-        let compiled = compiled.map_err(|failure| to_the_source(failure, &client))?;
-        for (pool_id, configuration) in compiled {
-            if let Some(pool) = fleet.pools.get_mut(&pool_id) {
-                pool.worker_configuration_id = Some(configuration);
-            }
+    let Some(client) = client(from, verbose)? else {
+        let mut fleet = of_file(Path::new(from))?;
+        let roles = std::mem::take(&mut fleet.roles);
+        if !roles.is_empty() {
+            fleet.ignored.insert("roles".to_owned(), roles.len());
+        }
+        return Ok(fleet);
+    };
+    let mut fleet = of_server(&client, Some(Only::Pools))
+        .await
+        .map_err(|failure| to_the_source(failure, &client))?;
+    let compiled = compiled(&client).await;
+    let compiled = compiled.map_err(|failure| to_the_source(failure, &client))?;
+    for (pool_id, configuration) in compiled {
+        if let Some(pool) = fleet.pools.get_mut(&pool_id) {
+            pool.worker_configuration_id = Some(configuration);
         }
     }
     Ok(fleet)

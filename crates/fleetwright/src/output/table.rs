@@ -4,7 +4,7 @@ use comfy_table::{
     Cell, CellAlignment, ColumnConstraint, ContentArrangement, Row, Table, Width, presets,
 };
 use domain::time::Timestamp;
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 use super::age;
 
@@ -62,7 +62,7 @@ impl Column {
             Value::Null => "-".to_owned(),
             Value::Bool(true) => "yes".to_owned(),
             Value::Bool(false) => "no".to_owned(),
-            Value::Number(number) => number.to_string(),
+            Value::Number(number) => decimal(number),
             Value::String(text) => match text.parse() {
                 Ok(then) if self.kind == Kind::Age => age(then, now),
                 Ok(_) | Err(_) => text.clone(),
@@ -190,6 +190,14 @@ pub(crate) fn details(item: &Value, columns: &[Column], now: Timestamp) -> Strin
 pub(crate) fn screen_width() -> Option<u16> {
     let is_cut = super::to_terminal() && !super::is_wide();
     is_cut.then(|| Table::new().width()).flatten()
+}
+
+/// A number without an exponent, and without a fraction that is zero.
+fn decimal(number: &Number) -> String {
+    match number.as_f64().filter(|_| number.is_f64()) {
+        Some(value) => format!("{value}"),
+        None => number.to_string(),
+    }
 }
 
 /// A text on one line without control characters.

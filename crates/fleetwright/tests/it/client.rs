@@ -446,7 +446,7 @@ fn each_kind_of_failure_has_its_exit_code() {
     let refused = server.home.run(&["--root-url", &tls, "provider", "list"]);
     assert_eq!(refused.code, 6);
     assert!(refused.err.contains("try http://"), "{}", refused.err);
-    let refused = server.run(&["pool", "update", "demo/nosuch"]);
+    let refused = server.run(&["pool", "update", "demo/nosuch", "--owner", "o@x.org"]);
     assert!(refused.err.contains("could not update"), "{}", refused.err);
     assert_eq!(code(&["pool", "show", "demo/nosuch"]), 3);
     assert_eq!(code(&[&POOL[..], &["--description", "other"]].concat()), 5);

@@ -3,8 +3,9 @@
 //! Every block of shell commands is either run or skipped with a reason. A new block fails the test
 //! until it is in the list.
 
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::configuration::BUILD;
 use crate::launch_configs::with_launch_configs;
@@ -94,6 +95,22 @@ const BLOCKS: &[(&str, &str, Way)] = &[
         Way::Run(overrides),
     ),
     ("docs/fleet.md", "fleetwright budget set", Way::Run(budgets)),
+    (
+        "docs/operations.md",
+        "sudo -u postgres",
+        Way::Skip("the tests have a database of their own"),
+    ),
+    ("docs/operations.md", "umask 077", Way::Run(postgres)),
+    (
+        "docs/operations.md",
+        "fleetwright doctor",
+        Way::Skip("is run by the block before it"),
+    ),
+    (
+        "docs/operations.md",
+        "export TASKCLUSTER_ROOT_URL",
+        Way::Skip("is run by the same test"),
+    ),
     ("docs/operations.md", "echo \"k1", Way::Run(keys)),
     (
         "docs/operations.md",
@@ -264,6 +281,7 @@ runs! {
     the_commands_about_launch_configs_work, "docs/fleet.md", "fleetwright launch-config list";
     the_commands_about_overrides_work, "docs/fleet.md", "fleetwright override set";
     the_commands_about_budgets_work, "docs/fleet.md", "fleetwright budget set";
+    the_server_of_the_operations_guide_can_be_entered, "docs/operations.md", "umask 077";
     the_commands_about_keys_work, "docs/operations.md", "echo \"k1";
     the_commands_about_simulation_work, "docs/simulation.md", "fleetwright simulate scenarios";
     the_commands_about_recorded_history_work, "docs/simulation.md", "fleetwright simulate recorded";
@@ -445,6 +463,57 @@ fn launch_configs(block: &Block) {
     ] {
         assert!(out.contains(part), "{part}: {out}");
     }
+}
+
+/// The server of the guide, with folders and a database of the test, and without a proxy.
+fn postgres(setup: &Block) {
+    let home = Home::new();
+    let here = |text: &str| {
+        ["/etc/fleetwright", "/var/lib/fleetwright"]
+            .iter()
+            .fold(text.to_owned(), |text, folder| {
+                let inside = home.path(folder.trim_start_matches('/'));
+                text.replace(folder, inside.to_str().unwrap())
+            })
+    };
+    run_in(&home, &home.path("."), &here(&setup.text));
+    let guide = std::fs::read_to_string(root().join("docs/operations.md")).unwrap();
+    let (_, guide) = guide.split_once("## With PostgreSQL").unwrap();
+    let (_, config) = guide.split_once("```toml\n").unwrap();
+    let (config, _) = config.split_once("```").unwrap();
+    let database = testing::databases::Database::empty_postgres();
+    let url = database.as_ref().map_or_else(
+        || format!("sqlite:{}", home.path("db.sqlite").display()),
+        |database| database.url.clone(),
+    );
+    let lines = here(config);
+    let lines = lines.lines().map(|line| match line.split_once(" = ") {
+        Some(("listen", _)) => "listen = \"127.0.0.1:0\"".to_owned(),
+        Some(("url", _)) => format!("url = {url:?}"),
+        Some(("root_url", _)) => String::new(),
+        _ => line.to_owned(),
+    });
+    let lines: Vec<_> = lines.collect();
+    home.write("etc/fleetwright/fleetwright.toml", &lines.join("\n"));
+
+    let start = here(&block("docs/operations.md", "fleetwright doctor"));
+    let (doctor, serve) = start.split_once('\n').unwrap();
+    let said = run_in(&home, &home.path("."), doctor);
+    assert!(said.contains("1 client can sign in"), "{said}");
+    assert!(!said.contains("bad  "), "{said}");
+    let serve: Vec<&str> = serve.split_whitespace().skip(1).collect();
+    let mut server = home.command(&serve);
+    let mut server = server.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
+    let ready = "fleetwright is ready at ";
+    let url = lines.find_map(|line| Some(line.unwrap().strip_prefix(ready)?.to_owned()));
+    let enter = here(&block("docs/operations.md", "export TASKCLUSTER_ROOT_URL"));
+    let enter = enter.replace("https://fleet.example.com", &url.unwrap());
+    let done = shell(&home, &home.path("."), &enter);
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert_eq!(done.code, 0, "{}", done.err);
+    assert!(done.out.contains("static"), "{}", done.out);
 }
 
 fn keys(block_of_first: &Block) {

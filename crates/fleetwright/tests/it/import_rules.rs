@@ -34,6 +34,29 @@ fn rules(home: &Home, pools: &[Value], more: &[&str]) -> Done {
 }
 
 #[test]
+fn items_that_are_no_pools_are_left_out_and_counted() {
+    let home = Home::new();
+    let role = |id: &str| json!({"roleId": id, "scopes": []});
+    let fleet = json!({"workerPools": [pool("a", "r-a")], "roles": [role("x"), role("y")],
+        "hooks": [{}]});
+    let file = home.write("fleet.json", &fleet.to_string());
+    let out = home.path("rules");
+    let arguments = [
+        "import",
+        "rules",
+        "--from",
+        &file,
+        "--out",
+        out.to_str().unwrap(),
+    ];
+    let done = home.run(&arguments);
+    assert_eq!(done.code, 0, "{}", done.err);
+    let note = "skipped, because only pools become rules: hooks: 1, roles: 2. `fleetwright import \
+                taskcluster --only roles` imports roles";
+    assert!(done.err.contains(note), "{}", done.err);
+}
+
+#[test]
 fn a_file_becomes_rules_without_a_server() {
     let home = Home::new();
     let pools = [pool("a", "r-a"), pool("b", "r-b")];
@@ -46,6 +69,13 @@ fn a_file_becomes_rules_without_a_server() {
     );
     let first = home.read("rules/fleet.yaml");
     assert!(first.contains("workerTypes: [demo/a, demo/b]"), "{first}");
+
+    for part in [
+        "the rules need these providers",
+        "[providers.fake]\nkind = \"fake\"\naccepts = \"google\"",
+    ] {
+        assert!(done.err.contains(part), "{part}: {}", done.err);
+    }
 
     let again = rules(&home, &pools, &[]);
     assert_eq!(again.code, 5, "{}", again.err);

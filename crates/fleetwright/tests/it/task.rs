@@ -60,6 +60,41 @@ fn a_task_is_run_and_its_log_is_shown_as_it_grows() {
 }
 
 #[test]
+fn a_followed_task_says_why_it_waits_and_each_change_of_it() {
+    let server = Server::start();
+    let create = [
+        "task", "create", "--force", "--pool", IRON, "--log", "--", "true",
+    ];
+    let mut watching = server
+        .command(&create)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(watching.stderr.take().unwrap()).lines();
+    let created = lines.next().unwrap().unwrap();
+    let id = created.split(' ').nth(2).unwrap().to_owned();
+    let mut next_cause = || {
+        let mut causes = lines.by_ref().map(Result::unwrap);
+        causes
+            .find(|line| line.starts_with("it waits because "))
+            .unwrap()
+    };
+    let first = next_cause();
+    assert!(first.contains("pool"), "{first}");
+    create_static_pool(&server);
+    let second = next_cause();
+    assert_ne!(first, second);
+    server.ok(&["task", "cancel", "--yes", &id]);
+    let rest: Vec<String> = lines.map(Result::unwrap).collect();
+    assert!(
+        !rest.iter().any(|line| line.contains("show its log")),
+        "{rest:?}"
+    );
+    assert_eq!(watching.wait().unwrap().code(), Some(1));
+}
+
+#[test]
 fn the_exit_code_tells_whether_the_task_completed() {
     let server = Server::start();
     create_static_pool(&server);

@@ -390,7 +390,7 @@ impl From<PoolError> for ApiError {
             | PoolError::UnknownListedProvider(_)
             | PoolError::NotAnObject
             | PoolError::TooManyLaunchConfigs => Self::input(text),
-            PoolError::ProviderSetupFailed | PoolError::ListedProviderFailed(_) => {
+            PoolError::OutOfService { .. } | PoolError::CannotCheck { .. } => {
                 Self::new(Code::ProviderSetupFailed, text)
             }
             PoolError::Invalid(_) | PoolError::Providers(_) => {

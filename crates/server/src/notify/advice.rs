@@ -11,7 +11,7 @@ pub(super) fn advice(about: &Described) -> &'static str {
     }
     match about.code.parse::<Cause>() {
         Ok(cause) => by_cause(cause),
-        Err(_) => by_kind(&about.kind),
+        Err(_) => by_kind(&about.kind, &about.code),
     }
 }
 
@@ -50,8 +50,12 @@ fn by_cause(cause: Cause) -> &'static str {
     }
 }
 
-fn by_kind(kind: &str) -> &'static str {
+fn by_kind(kind: &str, code: &str) -> &'static str {
     match kind {
+        "creation-error" if code == "unknown" => {
+            "The provider failed before it said whether it made a machine. The description has its \
+             words; the operators of the server must repair it, and see the log of the server."
+        }
         "creation-error" | "arm-deployment-error" => {
             "The machine could not be created. The description is the cloud's own; correct the \
              launch config if the description mentions it."
@@ -83,7 +87,8 @@ mod tests {
     #[test]
     fn kinds_of_clouds_and_of_workers_differ() {
         let kinds = ["creation-error", "deletion-error", "worker-error"];
-        let all: BTreeSet<_> = kinds.into_iter().map(by_kind).collect();
-        assert_eq!(all.len(), kinds.len());
+        let mut all: BTreeSet<_> = kinds.into_iter().map(|kind| by_kind(kind, "")).collect();
+        assert!(all.insert(by_kind("creation-error", "unknown")));
+        assert_eq!(all.len(), kinds.len() + 1);
     }
 }

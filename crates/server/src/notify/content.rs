@@ -2,6 +2,7 @@
 
 use domain::error_report::ErrorReport;
 use domain::pool::Pool;
+use domain::text::one_line;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use store::notice_causes::NoticeCause;
@@ -110,18 +111,6 @@ pub(super) fn error_url(root_url: &str, described: &Described) -> String {
     format!("{root_url}/api/worker-manager/v1/worker-pool-errors/{pool}?errorId={error}")
 }
 
-/// The text without line breaks and other control characters, cut to this length.
-pub(super) fn one_line(text: &str, max_characters: usize) -> String {
-    let words = text.split(|c: char| c.is_control() || c.is_whitespace());
-    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
-    let mut line = words.join(" ");
-    if let Some((end, _)) = line.char_indices().nth(max_characters) {
-        line.truncate(end);
-        line.push('…');
-    }
-    line
-}
-
 /// The recursion is as deep as the document, whose depth its parser has limited.
 fn without_secrets(object: &Map<String, Value>) -> Value {
     let members = object.iter().map(|(key, value)| {
@@ -169,7 +158,6 @@ fn cut(text: &str, max_bytes: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
@@ -201,23 +189,5 @@ mod tests {
         assert!(text.len() < MAX_EXTRA + 100, "{}", text.len());
         assert_eq!(bounded(json!({"a": 1})), json!({"a": 1}));
         assert!(cut("größe", 4).starts_with("gr\u{f6}… (cut"));
-    }
-
-    #[test]
-    fn one_line_is_one_line() {
-        assert_eq!(
-            one_line(" a\r\nBcc: x@y\t\0b\u{85}c ", 100),
-            "a Bcc: x@y b c"
-        );
-        assert_eq!(one_line("größer", 3), "grö…");
-    }
-
-    proptest! {
-        #[test]
-        fn no_text_breaks_a_line(text in ".*") {
-            let line = one_line(&text, 50);
-            prop_assert!(!line.chars().any(char::is_control));
-            prop_assert!(line.chars().count() <= 51);
-        }
     }
 }

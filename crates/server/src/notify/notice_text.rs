@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use domain::text::one_line;
 use serde_json::json;
 
 use super::advice::advice;
-use super::content::{Content, Described, error_url, one_line};
+use super::content::{Content, Described, error_url};
 
 const MAX_SUBJECT: usize = 180;
 

@@ -17,6 +17,10 @@ pub(super) fn fields() -> impl for<'writer> FormatFields<'writer> + Send + Sync 
 
 fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
     let name = field.name().trim_start_matches("r#");
+    // The place in the source of a library helps nobody who reads our log.
+    if name.starts_with(LIBRARY_FIELDS) {
+        return Ok(());
+    }
     match (name, writer.has_ansi_escapes()) {
         ("message", _) => {}
         (name, true) => write!(writer, "\x1b[3m{name}\x1b[0m\x1b[2m=\x1b[0m")?,
@@ -24,6 +28,9 @@ fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -
     }
     write!(Escaped(writer), "{value:?}")
 }
+
+/// The names of fields that records of libraries have begin so.
+const LIBRARY_FIELDS: &str = "log.";
 
 struct Escaped<'a, 'w>(&'a mut Writer<'w>);
 
@@ -104,6 +111,19 @@ mod tests {
         ] {
             assert!(line.contains(&part), "{part} in {line}");
         }
+    }
+
+    #[test]
+    fn the_source_of_a_library_is_left_out() {
+        let line = logged(|| {
+            tracing::info!(
+                log.target = "t",
+                log.file = "/root/.cargo/x.rs",
+                log.line = 1,
+                "NOTICE"
+            );
+        });
+        assert_eq!(line.trim(), "INFO NOTICE");
     }
 
     #[test]

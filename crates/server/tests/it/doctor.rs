@@ -84,6 +84,67 @@ async fn a_token_file_without_a_token_is_found_and_the_server_does_not_start() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_nobody_can_enter_is_found_before_and_after_its_first_start() {
+    let nobody = "no client can sign in: the configuration defines none, and the database has none";
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = installation(folder.path());
+    let owner = std::mem::take(&mut config.auth.static_clients);
+    assert_eq!(bad(&examine(&config).await), [nobody]);
+    start_once(&config).await;
+    assert_eq!(bad(&examine(&config).await), [nobody]);
+    config.auth.static_clients = owner;
+    let findings = examine(&config).await;
+    assert_eq!(bad(&findings), Vec::<&str>::new());
+    let can = |finding: &Finding| finding.what == "1 client can sign in";
+    assert!(findings.iter().any(can), "{findings:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_that_people_made_can_sign_in_until_they_expire() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = installation(folder.path());
+    config.auth.static_clients.clear();
+    start_once(&config).await;
+    let options = Options {
+        url: config.database.url.clone(),
+        connections: 1,
+    };
+    let keyring = config.keyring().unwrap();
+    let mut rng = StdRng::seed_from_u64(7);
+    let token = access::Secret::new("t".repeat(44));
+    for (name, expires, can) in [
+        ("team/old", "2020-01-01T00:00:00Z", false),
+        ("team/new", "2999-01-01T00:00:00Z", true),
+    ] {
+        let id: domain::id::ClientId = name.parse().unwrap();
+        let purpose = domain::access::token_purpose(&id);
+        let created = "2019-01-01T00:00:00Z".parse().unwrap();
+        let client = domain::access::ClientRecord {
+            client_id: id,
+            description: String::new(),
+            scopes: Vec::new(),
+            sealed_access_token: keyring.seal(&purpose, &token, &mut rng),
+            expires: expires.parse().unwrap(),
+            created,
+            last_modified: created,
+            last_date_used: created,
+            last_rotated: created,
+            delete_on_expiration: false,
+            disabled: false,
+            version: domain::Version::FIRST,
+        };
+        let store = Store::open(&options).unwrap();
+        let written = store.write("client", move |tx| {
+            store::clients::insert(tx, &client).map(drop)
+        });
+        written.await.unwrap();
+        store.close().await;
+        let findings = examine(&config).await;
+        assert_eq!(bad(&findings).is_empty(), can, "{name}: {findings:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn keys_that_are_still_needed_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let config = installation(folder.path());

@@ -92,24 +92,24 @@ fleet_on_sqlite_first!(a_pool_explains_its_present_and_earlier_decisions, |fleet
     fleet.make_pool(POOL, plain_pool(4)).await;
     fleet.tasks(POOL, 2).await;
     assert_snapshot!(fleet.present().await, @r"
-    change 2, target 2
+    the pool wants 2 more units, 2 in all
     launch 2 x a (1 unit each)
-    because needed 2: 2 pending, maximum 4, ratio 1
+    because 2 more units are needed: 2 tasks wait; maximum 4, scaling ratio 1
     because fake (a): 2 machines
     ");
     fleet.round().await;
     assert_snapshot!(fleet.present().await, @r"
-    change 0, target 2
-    because needed 0: 2 pending, 2 coming, maximum 4, ratio 1
+    the pool wants no more units: 2 in all are enough
+    because no more units are needed: 2 tasks wait; 2 units start; maximum 4, scaling ratio 1
     because fake (a): 2 machines made in the last hour, none registered yet
     ");
     let explained = fleet.explain_pool(POOL).await;
     let plan = &explained["plans"][0];
     assert_eq!(plan["number"], 1);
     assert_snapshot!(plan["text"].as_str().unwrap(), @r"
-    change 2, target 2
+    the pool wants 2 more units, 2 in all
     launch 2 x a (1 unit each)
-    because needed 2: 2 pending, maximum 4, ratio 1
+    because 2 more units are needed: 2 tasks wait; maximum 4, scaling ratio 1
     because fake (a): 2 machines
     ");
     let mut launch = explained["launches"][0].clone();
@@ -119,12 +119,12 @@ fleet_on_sqlite_first!(a_pool_explains_its_present_and_earlier_decisions, |fleet
 
 fleet_on_sqlite_first!(a_pool_says_why_nothing_happens, |fleet| {
     fleet.make_pool(POOL, plain_pool(1)).await;
-    assert_snapshot!(fleet.reasons().await.join("\n"), @"needed 0: 0 pending, maximum 1, ratio 1");
+    assert_snapshot!(fleet.reasons().await.join("\n"), @"no more units are needed: 0 tasks wait; maximum 1, scaling ratio 1");
     // The maximum is reached.
     fleet.tasks(POOL, 2).await;
     fleet.round().await;
     assert_snapshot!(fleet.reasons().await.join("\n"), @r"
-    needed 0: 2 pending, 1 coming, maximum 1, ratio 1
+    no more units are needed: 2 tasks wait; 1 unit starts; maximum 1, scaling ratio 1
     fake (a): 1 machine made in the last hour, none registered yet
     ");
 });
@@ -144,10 +144,10 @@ fleet_on_sqlite_first!(
         fleet.tasks(POOL, 1).await;
         fleet.round().await;
         assert_snapshot!(fleet.reasons().await.join("\n"), @r"
-    needed 1: 1 pending, maximum 4, ratio 1
+    1 more unit is needed: 1 task waits; maximum 4, scaling ratio 1
     fake (off): skipped, its initialWeight is 0
     fake (sold-out): skipped, no machine is available now
-    fake (refused): skipped, 1 of 1 launches failed in the last hour, last launch was refused (capacity), tried again at 14:13:30
+    fake (refused): skipped, 1 of 1 launches failed in the last hour, last launch was refused (capacity), tried again at 14:13:30Z
     short by 1: no launch config can give more now
     ");
         let explained = fleet.explain_pool(POOL).await;
@@ -161,8 +161,8 @@ fleet_on_sqlite_first!(a_pool_says_that_its_provider_launches_nothing, |fleet| {
         .await;
     fleet.tasks(POOL, 1).await;
     assert_snapshot!(fleet.present().await, @r"
-    change 1, target 1
-    because needed 1: 1 pending, maximum 4, ratio 1
+    the pool wants 1 more unit, 1 in all
+    because 1 more unit is needed: 1 task waits; maximum 4, scaling ratio 1
     because a: skipped, a provider of kind null launches nothing
     because short by 1: no launch config can give more now
     ");
@@ -186,7 +186,7 @@ fleet_on_sqlite_first!(a_worker_explains_its_launch_its_work_and_its_end, |fleet
     let explained = fleet.explain_worker(&worker.key).await;
     let launch = explained["launch"]["launch"].as_str().unwrap();
     assert_snapshot!(told(&explained, launch), @r"
-    plan 1: needed 1: 1 pending, maximum 4, ratio 1
+    plan 1: 1 more unit is needed: 1 task waits; maximum 4, scaling ratio 1
     plan 1: fake (a): 1 machine
     launch [launch] asked one for 1 machine by a
     requested: one has it
@@ -215,7 +215,7 @@ fleet_on_sqlite_first!(an_ended_worker_names_the_rule, |fleet| {
     let explained = fleet.explain_worker(&key).await;
     let launch = explained["launch"]["launch"].as_str().unwrap();
     assert_snapshot!(told(&explained, launch), @r"
-    plan 1: needed 1: 1 pending, maximum 4, ratio 1
+    plan 1: 1 more unit is needed: 1 task waits; maximum 4, scaling ratio 1
     plan 1: fake (a): 1 machine
     launch [launch] asked one for 1 machine by a
     requested: one has it

@@ -125,9 +125,9 @@ fleet_on_sqlite_first!(
         );
 
         let text = fleet.explain_text(POOL).await;
-        assert!(text.contains("learned one east: "), "{text}");
+        assert!(text.contains("learned: one east: "), "{text}");
         assert!(
-            text.contains("breaker open after 1 failure: capacity, next try 2026-"),
+            text.contains("not used after a failure (capacity), next try 2026-"),
             "{text}"
         );
         fleet.tasks(POOL, 1).await;

@@ -206,10 +206,10 @@ fleet_on_sqlite_first!(
         assert_eq!(of_production, 0);
         let shown = explained(fleet).await;
         let learned = shown["now"]["learnedText"].as_str().unwrap();
-        assert!(learned.contains("boots take about 40 s"), "{learned}");
+        assert!(learned.contains("ready after about 40 s"), "{learned}");
         // The plans of the pool do not see it.
         let text = fleet.explain_text(POOL).await;
-        assert!(!text.contains("boots take"), "{text}");
+        assert!(!text.contains("ready after about"), "{text}");
 
         // Machines that take long are given up by no shadow.
         fleet.tasks(POOL, 3).await;

@@ -136,6 +136,9 @@ fleet_on_sqlite_first!(
         fleet.one.fake.next_launches([LaunchOutcome::CallLost]);
         fleet.round().await;
         assert_eq!(fleet.why(number).await, owned("asked", 1_800));
+        let reason = fleet.explain_task(number).await["reason"].to_string();
+        let text = "and the answer leaves open whether it made any: \u{201c}the request was lost";
+        assert!(reason.contains(text), "{reason}");
 
         let other = fleet.waiting_in("pp/other", one_machine("o", 4)).await;
         fleet.pass_ms(10 * SECOND_MS);
@@ -193,11 +196,14 @@ fleet_on_sqlite_first!(a_task_waits_for_the_next_try_after_refusals, |fleet| {
     assert_eq!(fleet.why(quota).await, owned("quota", 7));
     let reason = fleet.explain_task(quota).await["reason"].to_string();
     assert!(reason.contains("pp/other (1 units)"), "{reason}");
+    let words = "the quota of one is used up (\u{201c}quota: ";
+    assert!(reason.contains(words), "{reason}");
     fleet.one.fake.refuse_launches_of("r", Cause::Capacity);
     let refused = fleet.waiting_in("pp/refused", one_machine("r", 4)).await;
     assert_eq!(fleet.why(refused).await, owned("refused", 10));
     let reason = fleet.explain_task(refused).await["reason"].to_string();
     assert!(reason.contains("capacity"), "{reason}");
+    assert!(reason.contains("(\u{201c}capacity: "), "{reason}");
 });
 
 fleet_on_sqlite_first!(a_task_waits_for_workers_that_do_not_work, |fleet| {

@@ -81,7 +81,7 @@ fn assert_shown(text: &str) {
       "availability": {
         "nextPauseSeconds": 20,
         "nextTry": "2026-09-21T14:13:31.000Z",
-        "reason": "2 of 4 launches failed in the last hour, last launch was refused (capacity), tried again at 14:13:31",
+        "reason": "2 of 4 launches failed in the last hour, last launch was refused (capacity), tried again at 14:13:31Z",
         "since": "2026-09-21T14:13:21.000Z",
         "status": "shut-off"
       },

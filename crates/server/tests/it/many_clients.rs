@@ -68,7 +68,7 @@ on_both!(
 
 on_both!(the_doctor_counts_all_clients_that_no_key_opens, |world| {
     let mut n_there = 0;
-    for count in sizes_around("server::doctor::PAGE", PAGE) {
+    for count in sizes_around("server::doctor::clients::PAGE", PAGE) {
         clients(world, &format!("of-{count}/"), count - n_there).await;
         n_there = count;
         let findings = examine(&world.app.config).await;

@@ -55,9 +55,9 @@ fleet_on_sqlite_first!(
         fleet.tasks_wait(2).await;
         fleet.paused("freeze", "workerPoolId", POOL).await;
         assert_snapshot!(fleet.plan_now().await, @r"
-    change 2, target 2
+    the pool wants 2 more units, 2 in all
     because the pool is paused until 2026-09-21T14:23:20.000Z by static/root (override freeze): prices are up
-    because needed 2: 2 pending, maximum 9, ratio 1
+    because 2 more units are needed: 2 tasks wait; maximum 9, scaling ratio 1
     because a: skipped, paused until 2026-09-21T14:23:20.000Z by static/root (override freeze): prices are up
     because short by 2: no launch config can give more now
     ");

@@ -58,6 +58,10 @@ on_sqlite_first!(
 
         let put_off = world.post(path, body(&json!("strange"))).await.expect(503);
         assert_eq!(put_off["code"], "ProviderSetupFailed");
+        let message = put_off["message"].as_str().unwrap();
+        let text = "The provider shell cannot check the pool now: ";
+        assert!(message.starts_with(text), "{message}");
+        assert!(message.contains("validate: exit code 7"), "{message}");
         let told = world.log.lines("provider shell cannot check a config");
         assert!(told[0].contains("validate: exit code 7"), "{told:?}");
         let kept = world.get(path).await.expect(200);

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::configurations::{OPT, made, refused, zones};
-use crate::database::on_sqlite_first;
+use crate::database::{on_both, on_sqlite_first};
 use crate::samples::{aws_pool, launch_config, pool, static_pool};
 
 const POOL: &str = "/worker-pool/pp%2Fee";
@@ -47,6 +47,41 @@ on_sqlite_first!(a_plan_of_a_pool_is_refused_like_an_update, |world| {
     let text = refused(world.post(PLAN, bad), 400).await;
     assert!(text.contains("maxCapacity"), "{text}");
 });
+
+on_both!(
+    a_plan_lists_the_images_that_have_to_be_created_first,
+    |world| {
+        let using = |images: &[&str]| {
+            let configs = images.iter().map(|image| {
+                let mut config = launch_config(None, "x");
+                config["launchConfig"]["ImageId"] = json!({ "$image": image });
+                config
+            });
+            aws_pool(&configs.collect::<Vec<_>>())
+        };
+        let wanted = using(&["later", "linux"]);
+        let plan = world.post(PLAN, wanted.clone()).await.expect(200);
+        assert_eq!(plan["missingImages"], json!(["later", "linux"]));
+        assert_eq!(
+            plan["launchConfigs"]["created"].as_array().unwrap().len(),
+            2
+        );
+        // Nothing but a plan may name them.
+        let text = refused(world.put(POOL, wanted), 400).await;
+        assert!(text.contains("Image later does not exist"), "{text}");
+
+        let image = json!({"description": "", "build": {"command": ["make"]}, "formats": ["raw"],
+        "uploads": [{"providerId": "aws", "region": "us-east-1"}]});
+        let created = world.put("fleetwright:/image/linux", image);
+        created.await.expect(200);
+        let plan = world.post(PLAN, using(&["linux"])).await.expect(200);
+        assert_eq!(plan["missingImages"], json!([]));
+        let then = plan["launchConfigs"]["created"].clone();
+        world.put(POOL, using(&["linux"])).await.expect(200);
+        let plan = world.post(PLAN, using(&["linux"])).await.expect(200);
+        assert_eq!(plan["launchConfigs"]["kept"], then);
+    }
+);
 
 on_sqlite_first!(a_plan_of_a_pool_reports_obstacles, zones, |world| {
     made(world).await;

@@ -320,17 +320,24 @@ on_sqlite_first!(an_unknown_provider_is_refused, |world| {
 });
 
 on_sqlite_first!(a_provider_out_of_service_is_tried_again, |world| {
-    let text = "Provider backend may be down or misconfigured";
+    let text = |why: &str| {
+        format!(
+            "The provider shaky is out of service: {why}. Nothing was changed. The server tries to \
+             set it up again every minute; `fleetwright provider list` shows its state"
+        )
+    };
     let wanted = pool("shaky", json!({}));
-    world
-        .put(POOL, wanted.clone())
-        .await
-        .refused(503, "ProviderSetupFailed", text);
+    world.put(POOL, wanted.clone()).await.refused(
+        503,
+        "ProviderSetupFailed",
+        &text("the cloud is on holiday"),
+    );
     world.set_up_providers().await;
-    world
-        .put(POOL, wanted.clone())
-        .await
-        .refused(503, "ProviderSetupFailed", text);
+    world.put(POOL, wanted.clone()).await.refused(
+        503,
+        "ProviderSetupFailed",
+        &text("the cloud is on holiday"),
+    );
     world
         .shaky
         .works

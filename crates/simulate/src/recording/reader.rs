@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use domain::id::PoolId;
 use domain::plan::check_price;
-use domain::time::{DAY_MS, Timestamp};
+use domain::time::{DAY_MS, HOUR_MS, Timestamp};
 
 use super::entry::{Entry, Header, RunEntry, VERSION, WorkerEntry};
 use super::{GapEntry, PoolEntry, Recording};
@@ -15,6 +15,8 @@ pub const MAX_ENTRIES: usize = 5_000_000;
 pub const MAX_LINE_BYTES: u64 = 32 << 20;
 /// A recorded time is at most this long.
 const MAX_LENGTH_MS: i64 = 400 * DAY_MS;
+/// A machine that registered longer before the answer to its launch has wrong times.
+const MAX_ANSWER_MS: i64 = HOUR_MS;
 /// A worker runs at most this many tasks at a time.
 const MAX_CAPACITY: u32 = 1_000_000;
 
@@ -219,6 +221,11 @@ impl RecordingReader {
 
     fn add_worker(&mut self, line: usize, mut worker: WorkerEntry) {
         worker.price = self.checked_price(line, worker.price);
+        // Fast machines register before the answer to their launch, with which they get their row.
+        let registered = worker.registered.filter(|registered| {
+            (1..=MAX_ANSWER_MS).contains(&worker.created.millis_since(*registered))
+        });
+        worker.created = registered.unwrap_or(worker.created);
         let until = self.recording().header.until;
         let times = [
             Some(worker.created),

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use domain::id::PoolId;
+use domain::plan::StrategyName;
 use domain::time::{MINUTE_MS, SECOND_MS, Timestamp};
+use serde_json::Value;
 
 use super::{Past, Recording};
 
@@ -134,6 +136,21 @@ impl Recording {
                 "pools were created or changed during the recording, and are simulated as they are \
                  now: {}",
                 listed(&changed)
+            ));
+        }
+        let by_service = self.pools.iter().filter_map(|pool| {
+            let text = |key: &str| pool.config.get(key).and_then(Value::as_str);
+            let id = &pool.worker_pool_id;
+            let is_external = text("strategy") == Some(StrategyName::External.as_str());
+            (is_external && simulated.contains(id))
+                .then(|| format!("{id} ({})", text("fallbackStrategy").unwrap_or_default()))
+        });
+        let by_service: BTreeSet<String> = by_service.collect();
+        if !by_service.is_empty() {
+            remarks.push(format!(
+                "a strategy service decides about pools, and cannot be asked in a simulation: their \
+                 fallback strategies decide in its place: {}",
+                listed(&by_service)
             ));
         }
         remarks

@@ -277,6 +277,43 @@ fn runs_out_of_order_are_sorted_and_named() {
 }
 
 #[test]
+fn workers_that_registered_before_their_launch_was_answered_are_kept() {
+    let early = |seconds: i64| {
+        let mut worker = worker(4_000, 5_000);
+        worker["worker"]["registered"] = json!(at(4_000 - seconds));
+        recording(&[worker])
+    };
+    for seconds in [0, 1, 3_600] {
+        let read = early(seconds);
+        assert_eq!(read.notes, [""; 0], "{seconds}");
+        let created: Vec<_> = read
+            .workers
+            .iter()
+            .map(|it| it.created.to_string())
+            .collect();
+        assert_eq!(created, [at(4_000 - seconds)], "{seconds}");
+    }
+    let read = early(3_601);
+    assert_eq!((read.workers.len(), read.notes.len()), (0, 1));
+}
+
+#[test]
+fn a_pool_of_a_strategy_service_is_planned_by_its_fallback_which_is_said() {
+    let mut pool = pool("external");
+    pool["pool"]["config"]["externalStrategy"] = json!("mine");
+    pool["pool"]["config"]["fallbackStrategy"] = json!("balanced");
+    let read = read(&[header(), pool]).unwrap();
+    let simulated = Configuration::present(&read).launching();
+    let remarks = read.remarks(&simulated, &Past::of(&read, &simulated));
+    assert!(
+        remarks
+            .iter()
+            .any(|remark| remark.ends_with("decide in its place: pp/ee (balanced)")),
+        "{remarks:?}"
+    );
+}
+
+#[test]
 fn what_is_missing_is_said_with_its_length() {
     let gap = |from, to| json!({"gap": {"since": at(from), "until": at(to)}});
     let read = recording(&[gap(-500, 3_600), gap(7_200, 9_000), gap(40_000, 41_000)]);

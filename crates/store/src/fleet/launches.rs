@@ -1,7 +1,7 @@
 //! Launches: written before the provider is asked for machines, so that no machine is lost.
 
 use domain::Version;
-use domain::facts::Starting;
+use domain::facts::{RecentLaunch, Starting};
 use domain::id::{LaunchConfigId, LaunchToken, PoolId, ProviderId};
 use domain::launch::{Launch, LaunchState, StoredLaunch};
 use domain::market::OfferingId;
@@ -126,6 +126,9 @@ statements! { TABLE;
          WHERE worker_pool_id = $1 AND created >= $2 AND (state IN ('open', 'unknown') \
          AND machines > registered + never_registered OR state = 'accepted' AND made > registered + never_registered) \
          GROUP BY launch_config_id, created ORDER BY created, launch_config_id LIMIT $3";
+    RECENT "launch_recent" =
+        "SELECT launch_config_id, created, state, cause, problem FROM launches \
+         WHERE worker_pool_id = $1 ORDER BY created DESC, token LIMIT $2";
     SURVIVORS "launch_survivors" =
         "SELECT CAST(COALESCE(SUM(made - registered - never_registered), 0) AS BIGINT) \
          FROM launches WHERE offering = $1 AND created > $2 AND created <= $3 \
@@ -217,6 +220,7 @@ pub struct LaunchOrigin {
 }
 
 from_row! { LaunchOrigin { offering, provider_id, created } }
+from_row! { RecentLaunch { launch_config_id, since, state } }
 from_row! { Starting { launch_config_id, since, machines } }
 
 /// Records that one of the launch's machines has registered.
@@ -245,6 +249,11 @@ pub fn last_with_offering(
 /// make, the oldest first. Launches before `since` are left out.
 pub fn starting(tx: &mut Tx<'_>, pool_id: &PoolId, since: Timestamp) -> Result<Vec<Starting>> {
     tx.rows(&STARTING, (pool_id, since, ALL_ROWS))
+}
+
+/// The last launches of a pool, the newest first.
+pub fn recent(tx: &mut Tx<'_>, pool_id: &PoolId, limit: u32) -> Result<Vec<RecentLaunch>> {
+    tx.rows(&RECENT, (pool_id, limit))
 }
 
 /// The number of machines of an offering that exist and have not registered, of launches after the

@@ -197,6 +197,7 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
             "domain::task_wait::MAX_NAMED",
             "fleetwright::commands::wait::NAMED_CAUSES",
             "engine::fleet::explain_task::NAMED",
+            "engine::fleet::explain_task::MAX_LAUNCHES",
             "server::api::fleetwright::explain::HISTORY",
             "server::api::fleetwright::explain::QUARANTINES",
             "server::api::fleetwright::explain::SILENT",

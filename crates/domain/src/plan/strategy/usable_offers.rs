@@ -116,7 +116,10 @@ impl<'a> UsableOffers<'a> {
                 Ok(offer) => usable.push(offer),
                 Err(skip) => {
                     let (name, why) = (snapshot.name_of(offer), &skip.why);
-                    notes.add(format!("{name}: skipped, {why}"));
+                    notes.add(match &offer.canary {
+                        Some(_) => format!("{name}: {why}"),
+                        None => format!("{name}: skipped, {why}"),
+                    });
                     let until = skip.usability.next_try();
                     resting_until = resting_until.into_iter().chain(until).min();
                     skipped.push((index, skip));
@@ -352,5 +355,5 @@ fn weight(offer: &Offer, condition: Condition) -> Result<Option<f64>, Skip> {
 /// `12:03:10`
 fn time_of_day(moment: Timestamp) -> String {
     let text = moment.to_string();
-    text.get(11..19).unwrap_or(&text).to_owned()
+    format!("{}Z", text.get(11..19).unwrap_or(&text))
 }

@@ -111,12 +111,12 @@ mod tests {
                 step("registered", "first-claim", 350, 900)]}],
         });
         insta::assert_snapshot!(text(&reply), @r"
-        Launch config lc-1 of demo/linux (2026-11-21 06:19:13)
+        Launch config lc-1 of demo/linux (2026-11-21 06:19:13Z)
           provider: aws
           state: shut-off
           machine: us-west-2a m5.large spot
           why: quota, tried again at 14:36:00
-          next try: 2026-11-21 14:36:00
+          next try: 2026-11-21 14:36:00Z
 
         Machines made in the last day: 13
         REGION     STEP                       MACHINES   MEDIAN     95 %

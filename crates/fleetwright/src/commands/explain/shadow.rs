@@ -147,7 +147,7 @@ mod tests {
     fn comparison() -> Value {
         json!({"live": opinion("weighted", 4, 2.0), "shadow": opinion("balanced", 1, 0.5),
             "agreement": "different",
-            "differences": ["weighted launches 4 units, balanced 1; balanced: needed 1: 4 pending"]})
+            "differences": ["weighted launches 4 units, balanced 1; balanced: 1 more unit is needed: 4 tasks wait"]})
     }
 
     #[test]
@@ -169,11 +169,11 @@ mod tests {
                 "otherLaunchConfigs": 1, "different": 2, "failed": 1, "live": sums.clone(), "shadow": sums},
         });
         insta::assert_snapshot!(shadow_text(&reply), @r"
-        Now (2026-11-21 06:19:13)
+        Now (2026-11-21 06:19:13Z)
           strategy: weighted, the default of the server
           shadow strategy: balanced, chosen by the pool
 
-        Sums since 2026-11-21 05:00:00
+        Sums since 2026-11-21 05:00:00Z
                                     weighted (decides)  balanced (shadow)
           units launched                             4                  4
           $ per hour                                 2                  2
@@ -184,7 +184,7 @@ mod tests {
           both did the same in 2 of 5 decisions, and the same with other launch configs in 1
           the shadow made no plan in 1
 
-        Decision 3, plan 7 (2026-11-21 06:00:00)
+        Decision 3, plan 7 (2026-11-21 06:00:00Z)
                                     weighted (decides)  balanced (shadow)
           units launched                             4                  1
             of east                                  4                  1
@@ -194,7 +194,7 @@ mod tests {
           $ per hour of these                        0                  0
           workers called back                        0                  0
           both differ
-          difference: weighted launches 4 units, balanced 1; balanced: needed 1: 4 pending
+          difference: weighted launches 4 units, balanced 1; balanced: 1 more unit is needed: 4 tasks wait
         ");
     }
 
@@ -203,7 +203,7 @@ mod tests {
         let reply = json!({"time": "2026-11-21T06:19:13.123Z", "shadow": null, "now": null,
             "decisions": [], "sums": null});
         insta::assert_snapshot!(shadow_text(&reply), @r"
-        Now (2026-11-21 06:19:13)
+        Now (2026-11-21 06:19:13Z)
           no shadow strategy: set `shadowStrategy` in the config of the pool
 
         No decisions yet.

@@ -140,15 +140,15 @@ mod tests {
         It has waited 14 min 22 s in this run, 17 min 14 s in all, and 2 tasks are before it in line.
 
         WHAT WOULD CHANGE IT                 BY
-        it is tried again                    2026-11-21 14:33:00
+        it is tried again                    2026-11-21 14:33:00Z
         a worker under the quota ends        not known
         ask the provider for a higher quota  by hand
-        At the latest: 2026-11-21 14:33:00. Its deadline is 2026-11-21 16:58:20.
+        At the latest: 2026-11-21 14:33:00Z. Its deadline is 2026-11-21 16:58:20Z.
 
         Where its waiting time went
         RUN  CAUSE    SINCE                     WAITED  SHARE
-          0  booting  2026-11-21 13:58:30   2 min 52 s   17 %
-          1  quota    2026-11-21 14:17:40  14 min 22 s   83 %
+          0  booting  2026-11-21 13:58:30Z   2 min 52 s   17 %
+          1  quota    2026-11-21 14:17:40Z  14 min 22 s   83 %
              all                           17 min 14 s  100 %
         ");
     }
@@ -167,7 +167,7 @@ mod tests {
 
         Where its waiting time went
         RUN  CAUSE     SINCE                WAITED  SHARE
-          0  decision  2026-11-21 13:58:30     9 s  100 %
+          0  decision  2026-11-21 13:58:30Z     9 s  100 %
              all                               9 s  100 %
         ");
     }

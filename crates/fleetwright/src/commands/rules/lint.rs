@@ -19,6 +19,7 @@ use super::super::{Session, provider};
 use super::source::{self, Source};
 use super::stored;
 use crate::failure::Failure;
+use crate::misspelt::{misspelt_conditions, own_conditions};
 use crate::output;
 
 /// The built-in provider of workers that are registered by hand.
@@ -168,6 +169,7 @@ impl Report {
         let set = configuration.rules.clone();
         if !has_places(market) {
             self.unknown = names_of_others(&set).into_iter().collect();
+            self.problems.extend(misspelt_conditions(&set));
         }
         let is_known = self.unknown.is_empty();
         match Compilation::new(configuration, Arc::clone(market)) {
@@ -217,22 +219,14 @@ impl Report {
 /// Conditions of rules that neither are always set nor occur in the configuration's places: they
 /// come from places of providers, or are misspelt.
 fn names_of_others(set: &RuleSet) -> BTreeSet<String> {
-    let rules = set.rules().iter();
-    let places = rules
-        .clone()
-        .filter_map(|rule| rule.values().get("providers")?.as_object());
-    let places = places.flat_map(|providers| providers.values());
-    let places = places
-        .filter_map(|options| options.get("places")?.as_array())
-        .flatten();
-    let own: BTreeSet<&String> = places
-        .filter_map(Value::as_object)
-        .flat_map(|place| place.keys())
-        .collect();
-    let mappings = rules.flat_map(|rule| rule.conditions().mappings());
+    let own = own_conditions(set);
+    let mappings = set
+        .rules()
+        .iter()
+        .flat_map(|rule| rule.conditions().mappings());
     mappings
         .flat_map(|mapping| mapping.iter().map(|(name, _)| name.to_owned()))
-        .filter(|name| !PRESENTED.contains(&name.as_str()) && !own.contains(name))
+        .filter(|name| !PRESENTED.contains(&name.as_str()) && !own.contains(name.as_str()))
         .collect()
 }
 
@@ -358,6 +352,15 @@ mod tests {
         );
         assert!(report.findings.is_empty() && report.problems.is_empty());
         assert_eq!(report.unknown, ["region"]);
+    }
+
+    #[test]
+    fn a_misspelt_condition_is_found_without_a_server() {
+        let rules =
+            json!([{"ruleId": "r", "conditions": {"regoin": "x"}, "values": {"ec2": {"x": 1}}}]);
+        let report = report(configuration(rules), market(BTreeMap::new()));
+        let line = "rule \"r\": condition \"regoin\" is not a usual one, did you mean \"region\"?";
+        assert_eq!(report.problems, [line]);
     }
 
     #[test]

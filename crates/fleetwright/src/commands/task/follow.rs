@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::log::Reading;
-use super::status;
+use super::{status, waits};
 use crate::failure::{Exit, Failure};
 use crate::session::Session;
 use crate::{machine, output};
@@ -23,12 +23,24 @@ pub(super) enum ShownLog {
     OfAnyHost,
 }
 
-/// Waits until the task is resolved, and returns its status.
+/// Waits until the task is resolved, and returns its status. Meanwhile, says why it waits.
 pub(super) async fn until_resolved(
     task: &str,
     shown: ShownLog,
     session: &Session,
 ) -> Result<Value, Failure> {
+    let following = follow(task, shown, session);
+    if session.json {
+        return following.await;
+    }
+    tokio::select! {
+        biased;
+        resolved = following => resolved,
+        never = waits::report(task, session) => match never {},
+    }
+}
+
+async fn follow(task: &str, shown: ShownLog, session: &Session) -> Result<Value, Failure> {
     let mut following: Option<Following> = None;
     loop {
         let status = status(task, session).await?;

@@ -114,7 +114,7 @@ pub(super) async fn create(task: NewTask, session: &Session) -> Result<(), Failu
         ShownLog::None
     };
     tokio::select! {
-        status = until_resolved(&id, shown, session) => ended(&id, &status?, session),
+        status = until_resolved(&id, shown, session) => ended(&id, &status?, shown, session),
         Ok(Ok(())) = interrupt => Err(Failure::new(
             Exit::Interrupted,
             format!("interrupted: task {id} continues"),
@@ -153,7 +153,7 @@ async fn refuse_unknown_pool(pool: &str, session: &Session) -> Result<(), Failur
 }
 
 /// A task that did not complete is a failure.
-fn ended(id: &str, status: &Value, session: &Session) -> Result<(), Failure> {
+fn ended(id: &str, status: &Value, shown: ShownLog, session: &Session) -> Result<(), Failure> {
     if session.json {
         output::json(&json!({ "status": status }));
     }
@@ -168,7 +168,12 @@ fn ended(id: &str, status: &Value, session: &Session) -> Result<(), Failure> {
         "failed" => Failure::failed(format!("task {id} failed")),
         state => Failure::failed(format!("task {id} ended as {state}: {why}")),
     };
-    Err(failure.with_hint(format!("show its log with `fleetwright task log {id}`")))
+    Err(match shown {
+        ShownLog::None => {
+            failure.with_hint(format!("show its log with `fleetwright task log {id}`"))
+        }
+        ShownLog::OfServer | ShownLog::OfAnyHost => failure,
+    })
 }
 
 impl NewTask {

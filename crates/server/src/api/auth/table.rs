@@ -58,7 +58,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
         .about(AUDIT, "Show the audit history")
         .describe(
             "The changes of an object and their authors, oldest first: a client, a role, a worker \
-             pool, a worker, a worker configuration, an override, a secret or a hook.",
+             pool, a worker, a worker configuration, an override, a budget or an image.",
         ),
     on("listAuditHistory", Get, "/clients/<clientId>/audit")
         .runs(|call| Box::pin(audit::of_client(call)))

@@ -1,7 +1,8 @@
 //! Shows the result of creating or updating a pool by hand, before it is applied.
 
 use access::scope::Template::{self, AllOf, Scope};
-use domain::id::LaunchConfigId;
+use domain::id::{ImageName, LaunchConfigId};
+use engine::image_references::MissingImages;
 use engine::pools;
 use serde_json::json;
 
@@ -31,18 +32,19 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[on(
 .about("Worker Pools", "Plan a worker pool")
 .describe(
     "Shows the result of creating or updating a pool with this definition, without applying it. \
-     Its providers check and complete the definition as for an update, and errors are the same. So \
-     the caller needs the scopes of all named providers.",
+     Its providers check and complete the definition as for an update, and errors are the same, \
+     except that images which do not exist are listed. So the caller needs the scopes of all named providers.",
 )];
 
 async fn plan(mut call: Call) -> Result<Reply, ApiError> {
     let (id, body) = (call.pool_id()?, call.body::<PoolBody>()?);
-    let judged = validated(&mut call, body).await?;
+    let judged = validated(&mut call, body, MissingImages::List).await?;
     let (pool_id, now) = (id.clone(), call.now);
     let read = call.read("pool_plan", move |tx| {
         pools::plan(tx, &pool_id, &judged, now)
     });
     let plan = read.await?;
+    let missing = plan.missing_images.iter().map(ImageName::as_str);
     Reply::json(&json!({
         "workerPoolId": id.as_str(),
         "exists": plan.exists,
@@ -53,6 +55,7 @@ async fn plan(mut call: Call) -> Result<Reply, ApiError> {
             "archived": ids(&plan.launch_configs.archived),
         },
         "conflicts": plan.conflicts,
+        "missingImages": missing.collect::<Vec<_>>(),
     }))
 }
 

@@ -5,6 +5,7 @@ use domain::counts;
 use domain::id::PoolId;
 use domain::launch_config::LaunchConfig;
 use domain::provider_list;
+use engine::image_references::MissingImages;
 use engine::pools::{self, PoolDetails, PoolError, PoolRequest, ValidatedPool};
 use store::StoreError;
 
@@ -15,7 +16,7 @@ use crate::pool_replies::Shown;
 
 pub(super) async fn create(mut call: Call) -> Result<Reply, ApiError> {
     let (id, body) = (call.pool_id()?, call.body::<PoolBody>()?);
-    let validated = validated(&mut call, body).await?;
+    let validated = validated(&mut call, body, MissingImages::Refuse).await?;
     let audit = call.audit(EntityType::WorkerPool, id.as_str(), "created");
     let written = call.change("pool_create", move |change| {
         pools::create(change, &id, validated.clone(), &audit)
@@ -26,7 +27,7 @@ pub(super) async fn create(mut call: Call) -> Result<Reply, ApiError> {
 pub(super) async fn update(mut call: Call) -> Result<Reply, ApiError> {
     let (id, body) = (call.pool_id()?, call.body::<PoolBody>()?);
     let claimed = body.worker_pool_id.clone();
-    let validated = validated(&mut call, body).await?;
+    let validated = validated(&mut call, body, MissingImages::Refuse).await?;
     if claimed.is_some_and(|claimed| claimed != id.as_str()) {
         return Err(ApiError::input("Incorrect workerPoolId in request body"));
     }
@@ -86,7 +87,11 @@ fn of_pool<'a>(configs: &'a [LaunchConfig], id: &PoolId) -> &'a [LaunchConfig] {
 }
 
 /// Authorises the caller for each provider, and has the providers check the definition.
-pub(super) async fn validated(call: &mut Call, body: PoolBody) -> Result<ValidatedPool, ApiError> {
+pub(super) async fn validated(
+    call: &mut Call,
+    body: PoolBody,
+    if_missing: MissingImages,
+) -> Result<ValidatedPool, ApiError> {
     let params = call.url_params().text("providerId", &body.provider_id);
     call.authorize(params).await?;
     call.authorize_images(&body.config).await?;
@@ -95,7 +100,7 @@ pub(super) async fn validated(call: &mut Call, body: PoolBody) -> Result<Validat
         let params = call.url_params().text("providerId", further.as_str());
         call.authorize(params).await?;
     }
-    match pools::validate(&call.app.engine, asked).await {
+    match pools::validate(&call.app.engine, asked, if_missing).await {
         Ok(validated) => Ok(validated),
         Err(invalid) => {
             refuse_compiled(call).await?;

@@ -256,7 +256,7 @@ fn run_to_the_end(world: &mut World) {
             let Step::Wait { until, reason } = step else {
                 return None;
             };
-            until.filter(|_| !reason.to_string().contains("not old enough"))
+            until.filter(|_| !reason.to_string().contains("not due for a rebuild"))
         });
         let Some(next) = waits.min() else {
             return;

@@ -25,7 +25,7 @@ fn a_new_image_is_built_and_uploaded_to_each_target() {
     assert_eq!(
         world.texts(),
         [
-            "wait until 1970-01-13T11:52:29.673Z: 1 is not old enough to be replaced",
+            "wait until 1970-01-13T11:52:29.673Z: build 1 is not due for a rebuild yet",
             "upload 1 to aws:eu: the target does not have it",
             "upload 1 to local: the target does not have it",
         ]

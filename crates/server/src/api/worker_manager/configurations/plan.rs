@@ -4,6 +4,7 @@ use domain::configuration::{
     CompletedLaunchConfig, PoolChange, PoolDifference, Replacement, RuleChange, ValueChange,
     VersionRecord,
 };
+use domain::id::ImageName;
 use engine::configurations::{EditImpact, EditPlan, compare_versions};
 use serde_json::{Map, Value, json};
 
@@ -28,6 +29,8 @@ pub(super) async fn plan(mut call: Call) -> Result<Reply, ApiError> {
     shown["workerConfigurationId"] = json!(id.as_str());
     shown["version"] = json!(plan.version.map(|version| version.0));
     shown["conflicts"] = json!(plan.conflicts);
+    let missing = plan.missing_images.iter().map(ImageName::as_str);
+    shown["missingImages"] = missing.collect();
     Reply::json(&shown)
 }
 
