@@ -187,26 +187,27 @@ mod tests {
         let id: ProviderId = "shaky".parse().unwrap();
         let shaky: Arc<dyn Provider> = Arc::new(Shaky(AtomicBool::new(false)));
         let providers = Providers::new(vec![(id.clone(), shaky)]);
-        assert_eq!(
-            providers.get(&id).err(),
-            Some(ProviderUnavailable::SetupFailed)
-        );
+        let failed = |why: &str| {
+            Some(ProviderUnavailable::SetupFailed {
+                id: id.clone(),
+                why: why.to_owned(),
+            })
+        };
+        let unfinished = "the set-up has not finished yet";
+        assert_eq!(providers.get(&id).err(), failed(unfinished));
 
         let error = || providers.setup_error(&id);
-        assert_eq!(error().unwrap(), "the set-up has not finished yet");
-        let (_, failed) = providers.set_up_missing(LIMIT).await;
-        assert_eq!(failed[0].1.to_string(), "no network yet");
+        assert_eq!(error().unwrap(), unfinished);
+        let (_, causes) = providers.set_up_missing(LIMIT).await;
+        assert_eq!(causes[0].1.to_string(), "no network yet");
         assert_eq!(error().unwrap(), "no network yet");
-        assert_eq!(
-            providers.get(&id).err(),
-            Some(ProviderUnavailable::SetupFailed)
-        );
+        assert_eq!(providers.get(&id).err(), failed("no network yet"));
         assert_eq!(
             providers.listed().map(|(_, kind)| kind).collect::<Vec<_>>(),
             ["shaky"]
         );
         let all: Vec<_> = providers.all().map(|(id, it)| (id, it.err())).collect();
-        assert_eq!(all, [(&id, Some(ProviderUnavailable::SetupFailed))]);
+        assert_eq!(all, [(&id, failed("no network yet"))]);
 
         let (ready, failed) = providers.set_up_missing(LIMIT).await;
         assert_eq!((ready, failed), (vec![&id], vec![]));
@@ -262,9 +263,10 @@ mod tests {
             "the set-up took longer than 1 s and will be tried again"
         );
         let silent = "silent".parse().unwrap();
-        assert_eq!(
-            providers.get(&silent).err(),
-            Some(ProviderUnavailable::SetupFailed)
+        let problem = providers.get(&silent).err();
+        assert!(
+            matches!(&problem, Some(ProviderUnavailable::SetupFailed { id, .. }) if *id == silent),
+            "{problem:?}"
         );
     }
 

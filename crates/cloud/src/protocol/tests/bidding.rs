@@ -35,6 +35,7 @@ where
             body: answer?.to_string().into_bytes(),
             outline: String::new(),
             cause: None,
+            log: None,
         })
     }
 }

@@ -56,12 +56,14 @@ impl Transport for Scripted {
                 body: body.to_string().into_bytes(),
                 outline: String::new(),
                 cause: None,
+                log: None,
             }),
             Some(Err((cause, body))) => Ok(Answer {
                 done: false,
                 body: body.to_string().into_bytes(),
                 outline: "status 404".to_owned(),
                 cause,
+                log: None,
             }),
             None => Err(Failure::Lost("cut".to_owned())),
         }
