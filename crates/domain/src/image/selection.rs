@@ -102,7 +102,7 @@ pub fn images_left(
             rejected: &standing.rejected - &standing.replaced.keys().copied().collect(),
             ..Standing::default()
         };
-        // What an upload replaced before the decision did is left since that upload.
+        // If an upload replaced an image before the decision, it is left since that upload.
         for moment in moments.iter().filter(|moment| *moment < at) {
             let image = in_use_before(Some(*moment), builds, target, &before).in_use;
             left.extend(image.map(|image| (image, *moment)));
