@@ -161,6 +161,7 @@ fn memory() -> MarketFacts {
     };
     let starting = |index: u64| Starting {
         launch_config_id: config_id(index),
+        provider_id: "cloud".parse().unwrap(),
         since: ago(60),
         machines: 3,
     };
@@ -169,6 +170,7 @@ fn memory() -> MarketFacts {
         offerings: (0..6).map(offering).collect(),
         starting: (0..N_CONFIGS).map(starting).collect(),
         rivals: Vec::new(),
+        ordinary_runs: None,
     }
 }
 

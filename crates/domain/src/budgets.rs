@@ -58,6 +58,8 @@ pub struct Spending {
     pub hourly: i64,
     /// Their number, also of those without a known price.
     pub machines: u64,
+    /// Those of them that plans launched for a price, and not hosts that people declared.
+    pub launched: u64,
 }
 
 /// The money of one owner for machines of one provider in one pool.
@@ -70,6 +72,7 @@ pub struct SpentBy {
     /// As in [`Spending`].
     pub hourly: i64,
     pub machines: u64,
+    pub launched: u64,
 }
 
 /// The consequence of a share that is spent; each step includes those before it.
@@ -141,6 +144,7 @@ impl Spending {
             micros: 0,
             hourly: 0,
             machines: 0,
+            launched: 0,
         }
     }
 
@@ -228,6 +232,9 @@ impl MoneyBudget {
             let hourly = price.unwrap_or(0).saturating_mul(i64::from(count));
             spending.hourly = spending.hourly.saturating_add(hourly);
             spending.machines = spending.machines.saturating_add(u64::from(count));
+            if hourly > 0 {
+                spending.launched = spending.launched.saturating_add(u64::from(count));
+            }
         }
         self
     }
@@ -241,6 +248,7 @@ impl MoneyBudget {
             spending.micros = spending.micros.saturating_add(row.micros);
             spending.hourly = spending.hourly.saturating_add(row.hourly);
             spending.machines = spending.machines.saturating_add(row.machines);
+            spending.launched = spending.launched.saturating_add(row.launched);
         }
         self.spending = spending;
         self

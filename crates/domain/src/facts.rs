@@ -6,7 +6,7 @@
 mod candidates;
 mod money;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 pub use candidates::{ClaimSource, MAX_CANDIDATES, RunningWorker, TURN_MS, first_candidate};
@@ -74,6 +74,8 @@ pub struct MarketFacts {
     pub offerings: BTreeMap<OfferingId, OfferingMemory>,
     /// Machines that have not registered.
     pub starting: Vec<Starting>,
+    /// See [`Snapshot::ordinary_runs`].
+    pub ordinary_runs: Option<u64>,
     /// Other pools with the same offerings, if a quota is used up.
     pub rivals: Vec<Rival>,
 }
@@ -82,6 +84,7 @@ pub struct MarketFacts {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Starting {
     pub launch_config_id: LaunchConfigId,
+    pub provider_id: ProviderId,
     pub since: Timestamp,
     pub machines: u32,
 }
@@ -229,6 +232,11 @@ impl Facts {
         self.inventory.capacity(|id| self.pool.has_provider(id))
     }
 
+    /// The units of each launch config that run or are to come.
+    pub fn held(&self) -> HashMap<&LaunchConfigId, u64> {
+        self.inventory.held(|id| self.pool.has_provider(id))
+    }
+
     /// The planner's input. The bids are in the order of the launch configs.
     pub fn snapshot(
         &self,
@@ -280,6 +288,7 @@ impl Facts {
             lowered_from: limited.lowered_from,
             learned: memory.map(|memory| memory.pool.clone()),
             announced: self.announced.clone(),
+            ordinary_runs: self.memory.as_ref().and_then(|memory| memory.ordinary_runs),
             rivals: memory.map_or_else(Vec::new, |memory| memory.rivals.clone()),
             answer: None,
             workers,
@@ -322,6 +331,7 @@ impl Facts {
 
     fn offers(&self, bids: &[Result<Bid, String>]) -> Vec<Offer> {
         let live = self.inventory.live();
+        let held = self.held();
         let offer = |(config, bid): (&Arc<LaunchConfig>, &Result<Bid, String>)| {
             let provider_id = config.provider_id(&self.pool);
             let record = self.records.get(&config.id);
@@ -333,7 +343,10 @@ impl Facts {
             }
             let live = live.get(&config.id).copied().unwrap_or(0);
             let bid = bid.clone().and_then(|bid| bid.checked(self.horizon.now));
-            Offer::of(config, provider_id, live, health, bid).tried(tries)
+            Offer {
+                held: held.get(&config.id).copied().unwrap_or(0),
+                ..Offer::of(config, provider_id, live, health, bid).tried(tries)
+            }
         };
         let mut offers: Vec<Offer> = self.launch_configs.iter().zip(bids).map(offer).collect();
         add_canaries(&mut offers);
@@ -364,8 +377,11 @@ impl MarketFacts {
         let known = self.offerings.get(&id);
         let memory = known.copied().unwrap_or_else(|| OfferingMemory::new(&id));
         let late_after = memory.late_after_ms(bid.ready_ms);
-        let own = self.starting.iter();
-        for starting in own.filter(|one| one.launch_config_id == offer.launch_config_id) {
+        // Launches at a provider that the pool has left are no machines of this offering.
+        let own = self.starting.iter().filter(|one| {
+            one.launch_config_id == offer.launch_config_id && one.provider_id == offer.provider_id
+        });
+        for starting in own {
             knowledge.starting += u64::from(starting.machines);
             // Overdue machines no longer count as coming anyway.
             let age_ms = now.millis_since(starting.since);

@@ -8,6 +8,7 @@
 mod announced;
 mod average;
 mod breaker;
+mod contest;
 mod hours;
 mod levels;
 mod offering;
@@ -19,10 +20,11 @@ pub use crate::id::OfferingId;
 pub use announced::Announced;
 pub use average::Average;
 pub use breaker::{Breaker, BreakerState, Trouble};
+pub use contest::{Contest, Given, QuotaUse};
 pub use levels::{Fall, Retention};
 pub use offering::{
     NEVER_LATE_MS, OfferingMemory, OfferingNews, SURVIVAL_MS, USUAL_BOOT_MS, USUAL_TIMEOUT_MS,
 };
 pub use pool::{PoolMemory, PoolNews, USUAL_TASK_MS};
 pub use pool_record::{MAX_UNOBSERVED_MS, ObservedTime, PoolRecord, PoolSample};
-pub use shares::fair_shares;
+pub use shares::{Want, fair_shares};

@@ -37,6 +37,8 @@ mod usability;
 mod wait;
 mod weight;
 
+use std::collections::BTreeMap;
+
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -77,7 +79,7 @@ pub use weight::{OfferWeight, weights};
 use crate::budgets::BudgetRoom;
 use crate::demand::Demand;
 use crate::id::{LaunchConfigId, PoolId, ProviderId, WorkerKey};
-use crate::market::{Announced, OfferingMemory, PoolNews};
+use crate::market::{Announced, OfferingId, OfferingMemory, PoolNews};
 use crate::time::Timestamp;
 use crate::worker::Advice;
 
@@ -112,6 +114,11 @@ pub struct Snapshot {
     /// Tasks that wait for tasks that run, if the pool looks ahead.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub announced: Vec<Announced>,
+    /// How many tasks have been running for an ordinary time, see [`PoolNews::ordinary_since`].
+    /// `None`: the queue of another deployment does not say when runs were claimed, or no plan
+    /// needs to know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ordinary_runs: Option<u64>,
     /// Other pools that want machines of an offering whose quota is used up.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rivals: Vec<Rival>,
@@ -126,14 +133,16 @@ pub struct Snapshot {
     pub shadow: Option<Box<Shadow>>,
 }
 
-/// Another pool that competes for a quota.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+/// Another pool that competes for quotas.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Rival {
     /// Units that its waiting and running tasks need.
     pub demand: u64,
     /// Units that it has, running or to come.
     pub held: u64,
+    /// Those of them that use a quota for which both pools compete, by the offering of the quota.
+    pub quotas: BTreeMap<OfferingId, u64>,
 }
 
 /// A provider of the pool.
@@ -242,6 +251,9 @@ pub struct Offer {
     pub max_capacity: Option<u64>,
     /// Its units that are not stopped, with those requested, and with those of canaries beside it.
     pub live: u64,
+    /// Its units that run or are to come.
+    #[serde(default)]
+    pub held: u64,
     /// Its machines that are starting, with those requested.
     #[serde(default)]
     pub starting: u64,
@@ -312,6 +324,8 @@ pub struct Tries {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Candidate {
     pub key: WorkerKey,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launch_config_id: Option<LaunchConfigId>,
     pub capacity: u32,
     pub created: Timestamp,
     /// Its launch config is archived.

@@ -207,6 +207,39 @@ impl Inventory {
         live
     }
 
+    /// The units that run or are to come, by launch config.
+    pub fn held(
+        &self,
+        has_provider: impl Fn(&ProviderId) -> bool,
+    ) -> HashMap<&LaunchConfigId, u64> {
+        let of = |group: &Group| match (group.state, group.draining) {
+            (WorkerState::Requested, _) | (WorkerState::Running, false) => group.capacity,
+            (WorkerState::Running, true) | (WorkerState::Stopping | WorkerState::Stopped, _) => 0,
+        };
+        let mut held: HashMap<&LaunchConfigId, u64> = HashMap::new();
+        for group in &self.workers {
+            if let Some(id) = &group.launch_config_id {
+                *held.entry(id).or_default() += of(group);
+            }
+        }
+        let lost = self.quarantined.iter().chain(&self.silent);
+        for group in lost.chain(&self.overdue) {
+            if let Some(units) = group
+                .launch_config_id
+                .as_ref()
+                .and_then(|id| held.get_mut(id))
+            {
+                *units = units.saturating_sub(of(group));
+            }
+        }
+        for launches in &self.awaited {
+            if !launches.is_old && has_provider(&launches.provider_id) {
+                *held.entry(&launches.launch_config_id).or_default() += launches.capacity;
+            }
+        }
+        held
+    }
+
     /// The number of running workers.
     pub fn n_running(&self) -> u64 {
         let is_running = |group: &&Group| group.state == WorkerState::Running;
@@ -383,5 +416,7 @@ mod tests {
         assert_eq!(counted.all(), 161);
         let active: LaunchConfigId = "active".parse().unwrap();
         assert_eq!(inventory.live()[&active], 1_161);
+        let held = inventory.held(|id| id.as_str() == "cloud")[&active];
+        assert_eq!(held, expected.running + expected.coming());
     }
 }

@@ -1,7 +1,7 @@
 //! Sets and removes budgets, measures what is spent, and counts what plans launch.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use domain::audit::AuditEntry;
@@ -45,6 +45,7 @@ pub async fn set(
     {
         return Err(BudgetError::NoProvider(id.clone()));
     }
+    let declaring = declaring_providers(engine);
     let written = engine.change("budget_set", audit.created, move |change| {
         let known = store::budgets::get(change.tx, &asked.id)?;
         let mut given = asked.clone();
@@ -56,14 +57,14 @@ pub async fn set(
             Some(known) => {
                 (given.created, given.version) = (known.created, known.version);
                 wake_pool(change, &known);
-                given = measured(change, given)?;
+                given = measured(change, given, &declaring)?;
                 given.version = store::budgets::update(change.tx, &given)?;
             }
             None => {
                 if store::budgets::list_all(change.tx)?.len() >= MAX_BUDGETS {
                     return Err(BudgetError::TooMany);
                 }
-                given = measured(change, given)?;
+                given = measured(change, given, &declaring)?;
                 if !store::budgets::insert(change.tx, &given)? {
                     return Err(change.tx.lost_race().into());
                 }
@@ -122,9 +123,11 @@ pub async fn measure(engine: &Arc<Engine>) -> store::Result<Measured> {
         return Ok(Measured::default());
     }
     let now = engine.clock.now();
+    let declaring = declaring_providers(engine);
+    let of_sum = Arc::clone(&declaring);
     // The sums take long, so they are made before the transaction that writes them.
     let sum = engine.store.survey("budget_sum", move |tx| {
-        let mut spending = SpendingReader::default();
+        let mut spending = SpendingReader::new(&of_sum);
         let budgets = store::budgets::list_all(tx)?.into_iter();
         let measured = budgets.map(|budget| {
             let rows = spending.rows(tx, budget.period, now)?;
@@ -135,7 +138,7 @@ pub async fn measure(engine: &Arc<Engine>) -> store::Result<Measured> {
     let summed = sum.await?;
     let written = engine.change_alone("budget_measure", now, move |change| {
         let budgets = store::budgets::list_all(change.tx)?;
-        let mut spending = SpendingReader::default();
+        let mut spending = SpendingReader::new(&declaring);
         let mut done = Measured::default();
         for budget in budgets {
             let known = summed.get(&budget.id);
@@ -159,29 +162,56 @@ pub async fn measure(engine: &Arc<Engine>) -> store::Result<Measured> {
     written.await
 }
 
-fn measured(change: &mut Change<'_, '_>, budget: MoneyBudget) -> store::Result<MoneyBudget> {
-    let mut spending = SpendingReader::default();
+fn declaring_providers(engine: &Engine) -> Arc<BTreeSet<ProviderId>> {
+    let providers = engine.providers.listed().map(|(id, _)| id);
+    let declaring = providers.filter(|id| {
+        let provider = engine.providers.get(id);
+        provider.is_ok_and(|provider| provider.declarer().is_some())
+    });
+    Arc::new(declaring.cloned().collect())
+}
+
+fn measured(
+    change: &mut Change<'_, '_>,
+    budget: MoneyBudget,
+    declaring: &Arc<BTreeSet<ProviderId>>,
+) -> store::Result<MoneyBudget> {
+    let mut spending = SpendingReader::new(declaring);
     let rows = spending.rows(change.tx, budget.period, change.now)?;
     Ok(budget.measured(rows, change.now))
 }
 
 /// Reads what was spent in the present periods, each once.
-#[derive(Default)]
-struct SpendingReader(BTreeMap<BudgetPeriod, Vec<SpentBy>>);
+struct SpendingReader {
+    /// The providers of hosts that people declare, which no plan launches.
+    declaring: Arc<BTreeSet<ProviderId>>,
+    by_period: BTreeMap<BudgetPeriod, Vec<SpentBy>>,
+}
 
 impl SpendingReader {
+    fn new(declaring: &Arc<BTreeSet<ProviderId>>) -> Self {
+        Self {
+            declaring: Arc::clone(declaring),
+            by_period: BTreeMap::new(),
+        }
+    }
+
     fn rows(
         &mut self,
         tx: &mut Tx<'_>,
         period: BudgetPeriod,
         now: Timestamp,
     ) -> store::Result<&[SpentBy]> {
-        match self.0.entry(period) {
+        match self.by_period.entry(period) {
             Entry::Occupied(known) => Ok(known.into_mut()),
             Entry::Vacant(place) => {
                 let since = period.span(now).start;
                 let mut rows = store::budgets::spent_by(tx, since, now)?;
                 rows.extend(store::budgets::to_come(tx)?);
+                let declared = rows.iter_mut();
+                for row in declared.filter(|row| self.declaring.contains(&row.provider_id)) {
+                    row.launched = 0;
+                }
                 Ok(place.insert(rows))
             }
         }

@@ -67,8 +67,8 @@ pub struct PoolState {
     pub(crate) idle: VecDeque<(usize, u32)>,
     /// The workers that exist, by their indexes.
     pub live: BTreeSet<usize>,
-    /// How many tasks run.
-    pub n_claimed: u64,
+    /// When each task that runs was started, by its index.
+    pub claims: BTreeMap<usize, i64>,
     /// Tasks that wait for a task that runs, by the number of that task.
     pub announced: BTreeMap<usize, AnnouncedTasks>,
     /// The machines of each launch config.
@@ -129,6 +129,11 @@ impl MachineCounts {
 impl PoolState {
     pub fn n_pending(&self) -> u64 {
         self.pending.len() as u64
+    }
+
+    /// How many tasks run.
+    pub fn n_claimed(&self) -> u64 {
+        self.claims.len() as u64
     }
 
     /// The units of machines, of which each launch config has a number.

@@ -24,6 +24,8 @@ pub struct Offering {
     pub observed_boots: Arc<[f64]>,
     /// The share of machines that never register, at any time.
     pub failing_boots: f64,
+    /// The share of machines that register, as its bids say. `None`: they say nothing about it.
+    pub promised_reliability: Option<f64>,
     /// How often one running machine is taken back, per hour.
     pub interruptions_per_hour: f64,
     pub storms: Vec<Storm>,
@@ -68,6 +70,7 @@ impl Offering {
             boot,
             observed_boots: Arc::default(),
             failing_boots: 0.0,
+            promised_reliability: None,
             interruptions_per_hour: 0.0,
             storms: Vec::new(),
         }

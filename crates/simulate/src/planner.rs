@@ -143,4 +143,9 @@ impl<'a> View<'a> {
     pub fn price(&self, offering: usize) -> f64 {
         self.scenario.offerings[offering].price.at(self.at_ms)
     }
+
+    /// The share of machines that register, as the cloud says.
+    pub fn promised_reliability(&self, offering: usize) -> Option<f64> {
+        self.scenario.offerings[offering].promised_reliability
+    }
 }

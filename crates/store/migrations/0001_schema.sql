@@ -899,6 +899,8 @@ CREATE TABLE budgets (
     spent BIGINT NOT NULL,
     hourly BIGINT NOT NULL,
     machines BIGINT NOT NULL,
+    -- Those of them that were launched for a price.
+    launched BIGINT NOT NULL,
     version BIGINT NOT NULL
 );
 

@@ -17,8 +17,8 @@ pub struct BudgetRoom {
     pub step: BudgetStep,
     /// For the next hour of new machines, in millionths; not below 0.
     pub left: i64,
-    /// Whether something is left, and no machine runs or is to come: one may be launched, although
-    /// its hour costs more.
+    /// Whether something is left, and no machine that was launched for a price runs or is to come:
+    /// one may be launched, although its hour costs more.
     pub is_untouched: bool,
     /// When the next period begins.
     pub until: Timestamp,
@@ -34,7 +34,7 @@ impl MoneyBudget {
             provider_id: self.scope.provider_id().cloned(),
             step: state.step,
             left: state.left(self.amount),
-            is_untouched: state.step != BudgetStep::Spent && self.spending.machines == 0,
+            is_untouched: state.step != BudgetStep::Spent && self.spending.launched == 0,
             until: state.span.end,
             text: self.text(now),
         }

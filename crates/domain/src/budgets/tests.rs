@@ -36,6 +36,7 @@ fn spent(period: BudgetPeriod, amount: i64, micros: i64, machines: i64) -> Money
             micros,
             hourly: machines * DOLLAR,
             machines: u64::try_from(machines).unwrap(),
+            launched: u64::try_from(machines).unwrap(),
         },
         ..budget(period, amount)
     }
@@ -65,6 +66,21 @@ fn a_budget_of_zero_is_spent_from_the_start() {
         (BudgetStep::Spent, 0, 0)
     );
     assert!(!room.is_untouched);
+}
+
+#[test]
+fn hosts_and_machines_without_a_price_do_not_keep_a_small_budget_from_its_first_machine() {
+    let mut day = budget(BudgetPeriod::Day, DOLLAR);
+    // A declared host for half a dollar an hour, and two that cost nothing.
+    day.spending.hourly = DOLLAR / 2;
+    day.spending.machines = 3;
+    let dear = Some(2 * DOLLAR);
+    assert_eq!(day.room(noon()).affords(dear), 1);
+    let with_unpriced = day.clone().launched(std::iter::once((None, 4)));
+    assert_eq!(with_unpriced.room(noon()).affords(dear), 1);
+    let with_priced = day.launched(std::iter::once((Some(1), 1)));
+    assert_eq!(with_priced.spending.machines, 4);
+    assert_eq!(with_priced.room(noon()).affords(dear), 0);
 }
 
 #[test]
@@ -304,6 +320,7 @@ fn a_measure_counts_the_rows_of_the_scope_and_no_others() {
         micros,
         hourly: 10 * micros,
         machines: 1,
+        launched: 1,
     };
     let rows = [
         row("proj-fuzz/a", "aws", "ann", 1),

@@ -99,6 +99,7 @@ impl Facts {
         };
         let idle_since = worker.last_task_ended.max(worker.registered);
         Candidate {
+            launch_config_id: worker.launch_config_id,
             capacity: worker.capacity,
             created: worker.created,
             archived,

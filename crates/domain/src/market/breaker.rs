@@ -69,6 +69,11 @@ impl From<Cause> for Trouble {
 }
 
 impl Trouble {
+    /// The shortest pause after the first failure.
+    pub fn least_pause_ms(self) -> i64 {
+        with_noise(self.first_pause_ms(), 0.0)
+    }
+
     fn first_pause_ms(self) -> i64 {
         match self {
             Self::Throttled => FIRST_SHORT_PAUSE_MS,
@@ -186,13 +191,7 @@ impl Breaker {
         let n_before = (self.failures_in_a_row - 1).min(16);
         let pause = trouble.pause_ms(n_before);
         let noise = fraction(salt ^ now.as_millis().unsigned_abs() ^ u64::from(n_before) << 48);
-        let factor = 1.0 + JITTER * (2.0 * noise - 1.0);
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "at most twice the longest pause"
-        )]
-        let pause = (pause as f64 * factor) as i64;
-        self.open_until = Some(now.plus_millis(pause));
+        self.open_until = Some(now.plus_millis(with_noise(pause, noise)));
     }
 
     /// A launch was accepted, which closes it. While it is open and nothing was tried, the launch
@@ -224,6 +223,16 @@ impl Breaker {
         self.tried = None;
         self.open_until = None;
     }
+}
+
+/// The pause with noise, which is from 0 to 1.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "at most twice the longest pause"
+)]
+fn with_noise(pause_ms: i64, noise: f64) -> i64 {
+    let factor = 1.0 + JITTER * (2.0 * noise - 1.0);
+    (pause_ms as f64 * factor) as i64
 }
 
 /// A number from 0 to below 1 that looks random.

@@ -242,7 +242,7 @@ impl OfferingMemory {
     /// are assumed.
     pub fn reliability(&self, promised: Option<f64>, now: Timestamp) -> f64 {
         let counts = self.counts.at(now);
-        let assumed = ASSUMED_REGISTRATIONS * promised.unwrap_or(1.0).clamp(0.01, 1.0);
+        let assumed = ASSUMED_REGISTRATIONS * promised_share(promised);
         let registered = counts.registered + assumed;
         registered / (counts.registered + counts.never_registered + ASSUMED_REGISTRATIONS)
     }
@@ -252,11 +252,22 @@ impl OfferingMemory {
         self.counts.at(now).interruptions >= ASSUMED_INTERRUPTIONS
     }
 
+    /// The share of machines that register, in proportion to what the provider promised. A promise
+    /// alone is kept, however low it is.
+    pub fn kept_promise(&self, promised: Option<f64>, now: Timestamp) -> f64 {
+        self.reliability(promised, now) / promised_share(promised)
+    }
+
     /// Interruptions in an hour of one worker.
     pub fn hazard(&self, now: Timestamp) -> f64 {
         let counts = self.counts.at(now);
         (counts.interruptions + ASSUMED_INTERRUPTIONS) / (counts.worker_hours + ASSUMED_HOURS)
     }
+}
+
+/// A provider that promises nothing means all machines.
+fn promised_share(promised: Option<f64>) -> f64 {
+    promised.unwrap_or(1.0).clamp(0.01, 1.0)
 }
 
 impl Counts {
@@ -367,6 +378,8 @@ mod tests {
             memory.observe(failed(Trouble::Registration), at(0));
         }
         assert_eq!(memory.reliability(None, at(0)), 0.5);
+        assert_eq!(memory.kept_promise(Some(0.5), at(0)), 0.5);
+        assert_eq!(new().kept_promise(Some(0.5), at(0)), 1.0);
         assert_eq!(memory.window, Some(1));
         assert!((memory.reliability(None, at(3_600)) - 4.0 / 6.0).abs() < 1e-9);
         // A clock that steps back forgets nothing.

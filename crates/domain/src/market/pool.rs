@@ -11,6 +11,9 @@ use crate::time::{MINUTE_MS, SECOND_MS, Timestamp};
 pub const USUAL_TASK_MS: f64 = 600_000.0;
 /// The newest task counts at least this much in the mean.
 const TASK_STEP: f64 = 0.02;
+/// A run that has taken this many times the mean is of another kind than those that made the mean:
+/// it may take hours.
+const LONGEST: f64 = 3.0;
 /// Durations and arrivals are used after this many tasks.
 const ENOUGH_TASKS: u64 = 20;
 /// How much of a boot a task waits for a missing worker, on average: other workers take some.
@@ -27,17 +30,20 @@ const SLOW_MS: f64 = 30.0 * MINUTE_MS as f64;
 pub struct PoolMemory {
     /// In milliseconds.
     task: Average,
-    arrivals: Arrivals,
+    arrivals: Rate,
+    /// Tasks that are over.
+    #[serde(default, skip_serializing_if = "Rate::is_unused")]
+    ended: Rate,
     levels: Levels,
     /// Arrivals by hour, if the pool looks ahead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     hours: Option<Hours>,
 }
 
-/// How often tasks arrive.
+/// How often something happens to tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Arrivals {
+struct Rate {
     /// Tasks per second, over about five minutes.
     fast: f64,
     /// … over about half an hour.
@@ -58,6 +64,9 @@ pub struct PoolNews {
     pub deviation_ms: Option<f64>,
     /// Tasks per second that arrive steadily.
     pub arrivals: f64,
+    /// Tasks per second that ended lately.
+    #[serde(default)]
+    pub ended: f64,
     /// Tasks per second that earlier days let expect; `None`: too little is known, or the pool does
     /// not look ahead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -73,7 +82,12 @@ impl PoolMemory {
 
     /// This many tasks have come.
     pub fn add_arrivals(&mut self, count: u64) {
-        self.arrivals.count = self.arrivals.count.saturating_add(count);
+        self.arrivals.add(count);
+    }
+
+    /// This many tasks are over.
+    pub fn add_ended(&mut self, count: u64) {
+        self.ended.add(count);
     }
 
     /// Remembers arrivals by hour: this many tasks came in a time that was observed and ends now,
@@ -101,6 +115,7 @@ impl PoolMemory {
     /// Computes rates and retentions. `missing_ms`: see [`PoolMemory::missing_ms`].
     pub fn learn(&mut self, missing_ms: f64, now: Timestamp) {
         self.arrivals.update(now);
+        self.ended.update(now);
         self.levels.learn(missing_ms, now);
     }
 
@@ -143,12 +158,54 @@ impl PoolMemory {
             deviation_ms: known.map(|(_, deviation)| deviation),
             expected: None,
             arrivals: self.arrivals.fast.min(self.arrivals.slow),
+            ended: self.ended.fast,
             retention: self.levels.retention(),
         }
     }
 }
 
-impl Arrivals {
+impl PoolNews {
+    /// Runs that were claimed since then are expected to end as others do. `None`: it is not known
+    /// how long tasks take.
+    pub fn ordinary_since(&self, now: Timestamp) -> Option<Timestamp> {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "an average of times that were milliseconds"
+        )]
+        let longest_ms = (LONGEST * self.task_ms?) as i64;
+        Some(now.plus_millis(-longest_ms))
+    }
+
+    /// How many tasks the workers of some runs start within this time. `ordinary`: how many of the
+    /// runs are expected to end as others do. If that is not known, no more than ended lately.
+    pub(crate) fn starts_within(&self, ms: f64, n_runs: u64, ordinary: Option<u64>) -> f64 {
+        let Some(task_ms) = self.task_ms else {
+            return 0.0;
+        };
+        let share = if task_ms > ms {
+            1.0 - (-ms / task_ms).exp()
+        } else {
+            // A worker starts several short tasks.
+            ms / task_ms
+        };
+        let n_ordinary = ordinary.unwrap_or(n_runs).min(n_runs);
+        let most = match ordinary {
+            Some(_) => f64::INFINITY,
+            None => self.ended * ms / SECOND_MS as f64,
+        };
+        (n_ordinary as f64 * share).min(most)
+    }
+}
+
+impl Rate {
+    fn is_unused(&self) -> bool {
+        *self == Self::default()
+    }
+
+    fn add(&mut self, count: u64) {
+        self.count = self.count.saturating_add(count);
+    }
+
     fn update(&mut self, now: Timestamp) {
         let since = self.counted_since.replace(now).unwrap_or(now);
         let passed = now.millis_since(since) as f64;
@@ -207,6 +264,27 @@ mod tests {
         memory.add_arrivals(3);
         memory.learn(1.0, at(0));
         assert_eq!(memory.news().arrivals, before.news().arrivals);
+    }
+
+    #[test]
+    fn runs_that_take_much_longer_than_usual_are_not_expected_to_end() {
+        let news = PoolNews {
+            task_ms: Some(60_000.0),
+            ended: 0.5,
+            ..PoolNews::default()
+        };
+        assert_eq!(news.ordinary_since(at(0)), Some(at(-180)));
+        assert_eq!(news.starts_within(180_000.0, 5, Some(0)), 0.0);
+        assert_eq!(news.starts_within(180_000.0, 5, Some(2)), 6.0);
+        assert_eq!(news.starts_within(180_000.0, 5, Some(9)), 15.0);
+        let some = news.starts_within(30_000.0, 10, Some(10));
+        assert!((some - 3.93).abs() < 0.01, "{some}");
+        // Without the times of claims, what ended lately is the limit.
+        assert_eq!(news.starts_within(180_000.0, 5, None), 15.0);
+        assert_eq!(news.starts_within(180_000.0, 50, None), 90.0);
+        let unknown = PoolNews::default();
+        assert_eq!(unknown.ordinary_since(at(0)), None);
+        assert_eq!(unknown.starts_within(180_000.0, 5, None), 0.0);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The memory of a pool with its last sample: what samples of the pool add to it.
 
+use std::collections::BTreeMap;
+
 use super::{OfferingId, PoolMemory, PoolNews};
 use crate::Version;
 use crate::id::PoolId;
@@ -66,8 +68,8 @@ pub struct PoolRecord {
     pub held: u64,
     /// By how many tasks the level fell without a run that ended: its end may be heard of later.
     pub unexplained: u64,
-    /// Its offerings whose quota was used up.
-    pub quotas: Vec<OfferingId>,
+    /// The units that it had of each quota that was used up, by offering.
+    pub quotas: BTreeMap<OfferingId, u64>,
     pub version: Version,
 }
 
@@ -80,7 +82,7 @@ pub struct PoolSample {
     pub n_ended: u64,
     /// Durations of tasks that ended by themselves since then, in milliseconds.
     pub durations_ms: Vec<i64>,
-    pub quotas: Vec<OfferingId>,
+    pub quotas: BTreeMap<OfferingId, u64>,
     /// The pool looks ahead, so arrivals are remembered by hour.
     pub foresight: bool,
 }
@@ -97,7 +99,7 @@ impl PoolRecord {
             level,
             held: 0,
             unexplained: 0,
-            quotas: Vec::new(),
+            quotas: BTreeMap::new(),
             version: Version(0),
         }
     }
@@ -113,6 +115,7 @@ impl PoolRecord {
         let arrivals = after.saturating_sub(before);
         let observed_ms = passed_ms.clamp(0, MAX_UNOBSERVED_MS);
         self.memory.add_arrivals(arrivals);
+        self.memory.add_ended(sample.n_ended);
         if sample.foresight {
             self.memory.note_hour(time.clock, observed_ms, arrivals);
         } else {

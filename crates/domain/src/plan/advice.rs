@@ -239,12 +239,13 @@ impl View<'_> {
         }
     }
 
-    /// Asks idle workers beyond `keep` units to stop: the dearest first, then the oldest. Those
-    /// that were asked before come first, and stay only if they are within `keep` again.
-    pub(super) fn release(&mut self, keep: f64) {
+    /// Asks idle workers of this kind to stop, as long as `keep` units of all kinds are left: the
+    /// dearest first, then the oldest. Those that were asked before come first, and stay only if
+    /// they are within `keep` again.
+    pub(super) fn release(&mut self, keep: f64, is_kind: impl Fn(&Candidate) -> bool) {
         let mut order: Vec<(bool, usize)> = Vec::new();
         for (index, decision) in self.decisions.iter_mut().enumerate() {
-            if decision.can_stop {
+            if decision.can_stop && is_kind(decision.candidate) {
                 let was_asked = decision.stop_reason.take().is_some();
                 if was_asked {
                     self.load.running += decision.units();
@@ -322,13 +323,24 @@ impl View<'_> {
         None
     }
 
-    /// Asks busy workers to stop after their task, the oldest first, until the next one has more
-    /// units than are left.
-    pub(super) fn drain(&mut self, mut units: f64) {
+    /// The units of this kind that are no supply any more, since their workers are asked to stop.
+    pub(super) fn released_units(&self, is_kind: impl Fn(&Candidate) -> bool) -> f64 {
+        let stopping = self.decisions.iter().filter(|decision| {
+            decision.stop_reason.is_some()
+                && decision.candidate.is_supply()
+                && is_kind(decision.candidate)
+        });
+        stopping.map(WorkerDecision::units).sum()
+    }
+
+    /// Asks busy workers of this kind to stop after their task, the oldest first, until the next
+    /// one has more units than are left.
+    pub(super) fn drain(&mut self, mut units: f64, is_kind: impl Fn(&Candidate) -> bool) {
         let is_asked = |decision: &WorkerDecision<'_>| {
             decision.stop_reason.is_none()
                 && decision.candidate.is_busy()
                 && decision.candidate.is_healthy()
+                && is_kind(decision.candidate)
         };
         let busy = (0..self.decisions.len()).filter(|index| is_asked(&self.decisions[*index]));
         let mut order: Vec<usize> = busy.collect();

@@ -32,6 +32,7 @@ impl Offer {
                 .unwrap_or(1.0),
             max_capacity: stated("maxCapacity").and_then(Value::as_u64),
             live,
+            held: 0,
             starting: 0,
             late: 0,
             health,

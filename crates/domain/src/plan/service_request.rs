@@ -80,6 +80,7 @@ impl Snapshot {
             "capacityPerInstance": offer.capacity_each,
             "initialWeight": offer.initial_weight,
             "live": offer.live,
+            "held": offer.held,
             "starting": offer.starting,
             "health": offer.health,
             "maxMachines": most,

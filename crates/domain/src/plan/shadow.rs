@@ -91,6 +91,7 @@ impl Snapshot {
             lowered_from: self.lowered_from,
             learned: shadow.learned.clone(),
             announced: self.announced.clone(),
+            ordinary_runs: self.ordinary_runs,
             rivals: shadow.rivals.clone(),
             answer: None,
             workers: workers.clone(),

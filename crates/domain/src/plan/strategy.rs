@@ -6,6 +6,8 @@ mod external;
 pub(super) mod usable_offers;
 mod weighted;
 
+use std::collections::BTreeMap;
+
 use rand::Rng;
 
 use super::advice::View;
@@ -15,7 +17,7 @@ use super::notes::Notes;
 use super::spot_bids::NoBid;
 use super::{Offer, Settings, Snapshot, StrategyName};
 use crate::demand::Demand;
-use crate::id::names;
+use crate::id::{OfferingId, names};
 use crate::time::Timestamp;
 
 pub(super) use external::note_service;
@@ -65,6 +67,11 @@ pub(super) trait Strategy: Sync {
     /// Whether an offer can be used now, from the results of its launches.
     fn condition(&self, _settings: &Settings, offer: &Offer, now: Timestamp) -> Condition {
         offer.health.condition(&offer.tries, now)
+    }
+
+    /// The offerings that the pool leaves to others, though they may have machines, and why.
+    fn left_to_others(&self, _snapshot: &Snapshot) -> BTreeMap<OfferingId, String> {
+        BTreeMap::new()
     }
 
     /// Maximum price for a machine of this offer; `None` leaves it to the provider.

@@ -1,13 +1,13 @@
 //! The strategy `balanced`: which offerings it takes, how many machines, and who stops.
 
 use domain::market::{OfferingId, OfferingMemory, OfferingNews, PoolMemory, Trouble};
-use domain::plan::{Bid, Offer, Plan, REASON_OVER_SHARE, Rival, Snapshot, StrategyName};
+use domain::plan::{Bid, Offer, Plan, Snapshot, StrategyName};
 
 use proptest::prelude::*;
 
-use crate::common::{busy, chances, decide, idle, offer, pool, priced, seconds_ago};
+use crate::common::{chances, decide, idle, offer, pool, priced, rival, seconds_ago};
 
-fn balanced(offers: Vec<Offer>) -> Snapshot {
+pub(crate) fn balanced(offers: Vec<Offer>) -> Snapshot {
     let mut snapshot = pool(0, 1_000);
     snapshot.settings.strategy = StrategyName::Balanced;
     snapshot.settings.learns_ratio = true;
@@ -20,7 +20,7 @@ fn memory() -> OfferingMemory {
 }
 
 /// The offer after these news, each this many seconds ago.
-fn after(mut offer: Offer, news: &[(i64, OfferingNews)]) -> Offer {
+pub(crate) fn after(mut offer: Offer, news: &[(i64, OfferingNews)]) -> Offer {
     let mut known = memory();
     for (seconds, news) in news {
         known.observe(*news, seconds_ago(*seconds));
@@ -29,7 +29,7 @@ fn after(mut offer: Offer, news: &[(i64, OfferingNews)]) -> Offer {
     offer
 }
 
-fn failed(trouble: Trouble) -> OfferingNews {
+pub(crate) fn failed(trouble: Trouble) -> OfferingNews {
     OfferingNews::Failed { trouble }
 }
 
@@ -43,7 +43,7 @@ fn fell(from: u64, to: u64, seconds: i64) -> PoolMemory {
 }
 
 /// How many machines of this launch config the plan launches.
-fn machines(plan: &Plan, id: &str) -> u32 {
+pub(crate) fn machines(plan: &Plan, id: &str) -> u32 {
     let awards = plan.awards.iter();
     let own = awards.filter(|award| award.launch_config_id.as_str() == id);
     own.map(|award| award.machines).sum()
@@ -281,32 +281,32 @@ fn nobody_stops_while_no_machine_could_be_had_instead() {
 }
 
 #[test]
-fn a_pool_above_its_fair_share_of_a_quota_launches_nothing_and_lets_busy_workers_go() {
-    let mut snapshot = balanced(vec![offer("a")]);
-    snapshot.capacity.running = 10;
-    snapshot.demand.claimed = 10;
-    snapshot.demand.pending = 5;
-    snapshot.workers = (0..10).map(|n| busy(&format!("w{n}"))).collect();
-    let rival = |demand, held| vec![Rival { demand, held }];
-    snapshot.rivals = rival(5, 0);
-    let plan = decide(&snapshot);
-    assert!(plan.awards.is_empty(), "{}", plan.text());
-    assert!(
-        reasons(&plan).contains("more than its fair share"),
-        "{}",
-        plan.text()
-    );
-    // Of ten machines each pool gets five; one more or less does not matter.
-    let drained = plan
-        .advice
-        .iter()
-        .filter(|(_, advice)| advice.reason == REASON_OVER_SHARE);
-    assert_eq!(drained.count(), 4);
-    // A rival that has about what it is owed is no reason.
-    snapshot.rivals = rival(5, 4);
+fn workers_stop_as_usual_if_the_provider_promised_that_few_machines_register() {
+    let mut snapshot = balanced(vec![after(offer("a"), &[])]);
+    snapshot.offers[0].bid.as_mut().unwrap().reliability = Some(0.6);
+    snapshot.capacity.running = 1;
+    snapshot.workers = vec![idle("w1", 3_000)];
+    assert_eq!(decide(&snapshot).advice.len(), 1);
+    // As many register as it said, for hours.
+    let kept: Vec<_> = (0..20)
+        .flat_map(|n| {
+            let registered = OfferingNews::Registered { after_ms: 90_000 };
+            let failed = (n % 5 < 2).then(|| failed(Trouble::Registration));
+            let late = 10_000 - 400 * n;
+            [(late, registered)]
+                .into_iter()
+                .chain(failed.map(|it| (late - 1, it)))
+        })
+        .collect();
+    let reliability = snapshot.offers[0].bid.as_ref().unwrap().reliability;
+    snapshot.offers[0] = after(offer("a"), &kept);
+    snapshot.offers[0].bid.as_mut().unwrap().reliability = reliability;
+    assert_eq!(decide(&snapshot).advice.len(), 1);
+    // Now even fewer come up.
+    let broken = [(9, failed(Trouble::Registration)); 4];
+    snapshot.offers[0] = after(offer("a"), &broken);
+    snapshot.offers[0].bid.as_mut().unwrap().reliability = reliability;
     assert!(decide(&snapshot).advice.is_empty());
-    snapshot.rivals = rival(0, 0);
-    assert_eq!(machines(&decide(&snapshot), "a"), 5);
 }
 
 #[test]
@@ -392,7 +392,7 @@ fn everything_that_a_plan_was_made_from_is_stored_with_it() {
         &[(9, failed(Trouble::Quota))],
     )]);
     snapshot.learned = Some(fell(9, 1, 60).news());
-    snapshot.rivals = vec![Rival { demand: 7, held: 2 }];
+    snapshot.rivals = vec![rival(7, 2, &[(&snapshot.offers[0], 1)])];
     let document = snapshot.to_json();
     assert_eq!(Snapshot::from_json(&document).unwrap(), snapshot);
 }

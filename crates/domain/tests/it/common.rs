@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use domain::demand::Demand;
 use domain::id::WorkerKey;
 use domain::plan::{
-    Bid, Candidate, Capacity, Health, Offer, Plan, Settings, Snapshot, Source, StrategyName, Tries,
-    plan, weights,
+    Bid, Candidate, Capacity, Health, Offer, Plan, Rival, Settings, Snapshot, Source, StrategyName,
+    Tries, plan, weights,
 };
 use domain::time::{SECOND_MS, Timestamp};
 use domain::worker::Advice;
@@ -49,6 +49,7 @@ pub(crate) fn pool(min_capacity: u64, max_capacity: u64) -> Snapshot {
         overrides: Vec::new(),
         learned: None,
         announced: Vec::new(),
+        ordinary_runs: None,
         rivals: Vec::new(),
         answer: None,
         workers: Vec::new(),
@@ -79,6 +80,7 @@ pub(crate) fn offer(id: &str) -> Offer {
         initial_weight: 1.0,
         max_capacity: None,
         live: 0,
+        held: 0,
         starting: 0,
         late: 0,
         canary: None,
@@ -109,10 +111,23 @@ pub(crate) fn key(id: &str) -> WorkerKey {
     }
 }
 
+/// A pool that competes for the quotas of these offers, with this many units of each.
+pub(crate) fn rival(demand: u64, held: u64, quotas: &[(&Offer, u64)]) -> Rival {
+    let quotas = quotas
+        .iter()
+        .map(|(offer, units)| (offer.offering().unwrap(), *units));
+    Rival {
+        demand,
+        held,
+        quotas: quotas.collect(),
+    }
+}
+
 /// A healthy idle worker of one unit.
 pub(crate) fn idle(id: &str, for_seconds: i64) -> Candidate {
     Candidate {
         key: key(id),
+        launch_config_id: None,
         capacity: 1,
         created: seconds_ago(for_seconds + 100),
         archived: false,
@@ -124,6 +139,14 @@ pub(crate) fn idle(id: &str, for_seconds: i64) -> Candidate {
         quarantined_since: None,
         advice: None,
         price: None,
+    }
+}
+
+/// The same, launched from this launch config.
+pub(crate) fn from_config(id: &str, candidate: Candidate) -> Candidate {
+    Candidate {
+        launch_config_id: Some(id.parse().unwrap()),
+        ..candidate
     }
 }
 

@@ -1,21 +1,25 @@
 //! The memory of `balanced`: shown to people, used by plans, and small enough to store with them.
 
+use std::sync::Arc;
+
+use domain::Version;
 use domain::demand::Demand;
-use domain::facts::{Facts, learns};
+use domain::facts::{Facts, MarketFacts, Rooms, Starting, learns};
 use domain::id::PoolId;
 use domain::launch::Cause;
+use domain::launch_config::LaunchConfig;
 use domain::market::{
     ObservedTime, OfferingId, OfferingMemory, OfferingNews, PoolMemory, PoolRecord, PoolSample,
     Trouble,
 };
-use domain::plan::{Bid, Input, Offer, Rival, Snapshot, StrategyDefaults, StrategyName};
+use domain::plan::{Bid, Input, Offer, Snapshot, StrategyDefaults, StrategyName};
 use domain::pool::{MAX_LAUNCH_CONFIGS, Pool, PoolDefinition};
 use domain::supply::{Group, Horizon};
 use domain::time::{SECOND_MS, Timestamp};
 use domain::worker::WorkerState;
 use serde_json::json;
 
-use crate::common::{busy, decide, offer, pool, seconds_ago};
+use crate::common::{busy, decide, from_config, offer, pool, rival, seconds_ago};
 
 /// In this region, with what these news have shown.
 fn learned(id: &str, region: &str, news: &[(i64, OfferingNews)]) -> Offer {
@@ -172,11 +176,52 @@ fn a_pool_that_has_all_it_needs_is_decided_on_while_others_want_its_quota() {
     snapshot.demand.claimed = 4;
     snapshot.capacity.running = 4;
     assert!(!facts.needs_candidates(&snapshot));
-    snapshot.rivals = vec![Rival { demand: 4, held: 0 }];
+    snapshot.rivals = vec![rival(4, 0, &[(&offer("a"), 0)])];
+    snapshot.offers[0].held = 4;
     // It must give some of its busy workers.
     assert!(facts.needs_candidates(&snapshot));
-    snapshot.workers = ["a", "b", "c", "d"].map(busy).into();
+    snapshot.workers = ["a", "b", "c", "d"]
+        .map(|id| from_config("a", busy(id)))
+        .into();
     assert_eq!(decide(&snapshot).advice.len(), 1);
+}
+
+#[test]
+fn a_launch_at_a_provider_that_the_pool_has_left_is_no_trial_of_the_new_one() {
+    let mut facts = busy_pool("balanced");
+    facts.demand.pending = 5;
+    let configuration = json!({"workerManager": {"launchConfigId": "a"}});
+    facts.launch_configs.push(Arc::new(LaunchConfig {
+        pool_id: facts.id().clone(),
+        id: "a".parse().unwrap(),
+        archived: false,
+        position: 0,
+        configuration: configuration.as_object().unwrap().clone(),
+        created: seconds_ago(900),
+        last_modified: seconds_ago(900),
+        version: Version::FIRST,
+    }));
+    // Some machines have failed, so one may start at a time.
+    let mut memory = OfferingMemory::default();
+    let trouble = Trouble::Registration;
+    memory.observe(OfferingNews::Failed { trouble }, seconds_ago(500));
+    let launched = |provider: &str| {
+        let mut facts = facts.clone();
+        facts.memory = Some(MarketFacts {
+            offerings: [(OfferingId::new(&"cloud".parse().unwrap(), "east"), memory)].into(),
+            starting: vec![Starting {
+                launch_config_id: "a".parse().unwrap(),
+                provider_id: provider.parse().unwrap(),
+                since: seconds_ago(400),
+                machines: 1,
+            }],
+            ..MarketFacts::default()
+        });
+        let bids = [Ok(Bid::plain("east".to_owned()))];
+        let snapshot = facts.snapshot(&bids, &Rooms::new(), Vec::new()).unwrap();
+        decide(&snapshot).awards.len()
+    };
+    assert_eq!((launched("cloud"), launched("left")), (0, 1));
 }
 
 #[test]

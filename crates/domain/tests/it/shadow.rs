@@ -4,15 +4,15 @@ use domain::demand::Demand;
 use domain::facts::{Facts, MarketFacts, Rooms};
 use domain::market::{OfferingId, PoolNews};
 use domain::plan::{
-    Agreement, Bid, Comparison, ComparisonSums, Input, OfferKnowledge, Plan, Rival, Settings,
-    Shadow, Snapshot, StrategyDefaults, StrategyName,
+    Agreement, Bid, Comparison, ComparisonSums, Input, OfferKnowledge, Plan, Settings, Shadow,
+    Snapshot, StrategyDefaults, StrategyName,
 };
 use domain::pool::{Pool, PoolDefinition};
 use domain::supply::Horizon;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use crate::common::{busy, idle, offer, pool, priced, seconds_ago};
+use crate::common::{busy, idle, offer, pool, priced, rival, seconds_ago};
 use crate::properties::a_snapshot;
 
 fn shadow(snapshot: &Snapshot, strategy: StrategyName) -> Box<Shadow> {
@@ -59,7 +59,7 @@ proptest! {
         let mut watched = with_shadow(snapshot.clone(), StrategyName::ALL[which]);
         let own = watched.shadow.as_mut().unwrap();
         if learns {
-            own.rivals = vec![Rival { demand: 9, held: 0 }];
+            own.rivals = vec![rival(9, 0, &[(&offer("a"), 0)])];
             own.learned = Some(PoolNews::default());
             let knowledge = OfferKnowledge { starting: 2, late: 1, memory: Some(Default::default()) };
             own.offers = vec![knowledge; snapshot.offers.len()];
@@ -125,7 +125,7 @@ fn only_a_strategy_that_learns_sees_the_memory() {
     let usual = StrategyDefaults::default();
     let mut watched = facts(config, usual, 3);
     let mut memory = MarketFacts {
-        rivals: vec![Rival { demand: 4, held: 0 }],
+        rivals: vec![rival(4, 0, &[(&offer("a"), 0)])],
         ..MarketFacts::default()
     };
     let east = OfferingId::new(&"cloud".parse().unwrap(), "east");

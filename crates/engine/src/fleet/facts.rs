@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use domain::demand::Demand;
-use domain::facts::{Facts, decides_by_memory, foresees, learns};
-use domain::id::PoolId;
+use domain::facts::{Facts, LaunchRecord, decides_by_memory, foresees, learns};
+use domain::id::{LaunchConfigId, PoolId};
 use domain::market::{Announced, NEVER_LATE_MS};
 use domain::plan::{FIRST_CLAIM_MS, START_UP_MS, StrategyDefaults};
 use domain::pool::Pool;
@@ -14,7 +14,7 @@ use domain::time::{HOUR_MS, Timestamp};
 use domain::waits::WaitCause;
 use domain::worker::WorkerState;
 use store::Tx;
-use store::launch_health::HealthWindow;
+use store::launch_health::{HealthWindow, LaunchResults};
 
 /// Launches of this period count for the health of their launch config.
 pub(super) const HEALTH_WINDOW_MS: i64 = HOUR_MS;
@@ -256,18 +256,31 @@ fn read_launch_configs(tx: &mut Tx<'_>, facts: &mut [Facts], now: Timestamp) -> 
     );
     let mut records = group_by_pool(
         store::launch_health::between(tx, &window, &first, &last)?,
-        |(pool, _, _)| pool.clone(),
+        |results| results.pool_id.clone(),
     );
     for facts in facts {
         let configs = configs.remove(facts.id()).unwrap_or_default();
         facts.launch_configs = configs.into_iter().map(Arc::new).collect();
         let records = records.remove(facts.id()).unwrap_or_default();
-        let by_config = records
-            .into_iter()
-            .map(|(_, config, record)| (config, record));
-        facts.records = by_config.collect();
+        facts.records = at_present_providers(facts, records);
     }
     Ok(())
+}
+
+/// The results of launch configs at the providers that they have now.
+pub(super) fn at_present_providers(
+    facts: &Facts,
+    results: Vec<LaunchResults>,
+) -> BTreeMap<LaunchConfigId, LaunchRecord> {
+    let is_present = |results: &LaunchResults| {
+        let mut configs = facts.launch_configs.iter();
+        let config = configs.find(|config| config.id == results.launch_config_id);
+        config.is_none_or(|config| *config.provider_id(&facts.pool) == results.provider_id)
+    };
+    let results = results.into_iter().filter(is_present);
+    results
+        .map(|one| (one.launch_config_id, one.record))
+        .collect()
 }
 
 /// The launches that count at this moment, if launches since then count.

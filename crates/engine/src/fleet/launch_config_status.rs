@@ -21,7 +21,9 @@ use domain::time::Timestamp;
 use store::{Part, StoreError, Tx};
 
 use super::bids::{PoolBids, group_of};
-use super::facts::{HEALTH_WINDOW_MS, group_by_pool, health_window, read_facts};
+use super::facts::{
+    HEALTH_WINDOW_MS, at_present_providers, group_by_pool, health_window, read_facts,
+};
 use super::market_facts::{offerings, read_memories};
 use super::outside_facts::read_rooms;
 use crate::Engine;
@@ -268,7 +270,7 @@ impl Reader {
         } else {
             store::launch_health::between(tx, &window, &first, &last)?
         };
-        let mut records = group_by_pool(records, |(pool_id, _, _)| pool_id.clone());
+        let mut records = group_by_pool(records, |results| results.pool_id.clone());
         let facts = read_facts(
             tx,
             pools,
@@ -282,8 +284,7 @@ impl Reader {
             let records = if is_usual {
                 facts.records.clone()
             } else {
-                let own = records.remove(&id).unwrap_or_default().into_iter();
-                own.map(|(_, config, record)| (config, record)).collect()
+                at_present_providers(&facts, records.remove(&id).unwrap_or_default())
             };
             PoolReading {
                 records,

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use domain::facts::{Facts, MarketFacts};
 use domain::id::{LaunchConfigId, PoolId};
-use domain::market::{OfferingId, OfferingMemory};
+use domain::market::{OfferingId, OfferingMemory, PoolNews};
 use domain::plan::{Bid, Rival};
 use domain::time::DAY_MS;
 use store::Tx;
@@ -19,11 +19,20 @@ const MAX_RIVALS: u32 = 200;
 /// Machines of older launches are not starting any more.
 const STARTING_MS: i64 = DAY_MS;
 
+/// Where the tasks of pools are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum QueueKind {
+    Own,
+    /// That of another deployment, which does not say when runs were claimed.
+    Outside,
+}
+
 /// `None`: the strategy of the pool learns nothing, and nothing is read.
 pub(super) fn read(
     tx: &mut Tx<'_>,
     facts: &Facts,
     bids: &[Result<Bid, String>],
+    queue: QueueKind,
 ) -> store::Result<Option<MarketFacts>> {
     let Some(choice) = facts.strategies().filter(|choice| choice.learns()) else {
         return Ok(None);
@@ -35,8 +44,14 @@ pub(super) fn read(
         read_memories_for_shadow(tx, &offerings)?
     };
     let since = facts.horizon.now.plus_millis(-STARTING_MS);
+    let pool = store::pool_memories::learned(tx, facts.id())?;
+    let ordinary_runs = match queue {
+        QueueKind::Own => read_ordinary_runs(tx, facts, &pool)?,
+        QueueKind::Outside => None,
+    };
     Ok(Some(MarketFacts {
-        pool: store::pool_memories::learned(tx, facts.id())?,
+        pool,
+        ordinary_runs,
         starting: store::launches::starting(tx, facts.id(), since)?,
         rivals: read_rivals(tx, facts.id(), &used_up_quotas(&offerings))?,
         offerings,
@@ -117,9 +132,42 @@ fn read_rivals(
     }
     let quotas: Vec<OfferingId> = quotas.iter().cloned().collect();
     let others = store::pool_memories::list_rivals(tx, pool_id, &quotas, MAX_RIVALS)?;
-    let rivals = others.into_iter().map(|other| Rival {
-        demand: other.level,
-        held: other.held,
+    let rivals = others.into_iter().map(|mut other| {
+        other.quotas.retain(|offering, _| quotas.contains(offering));
+        Rival {
+            demand: other.level,
+            held: other.held,
+            quotas: other.quotas,
+        }
     });
     Ok(rivals.collect())
+}
+
+/// The units of the pool that run or are to come, by offering. `offerings`: those of the launch
+/// configs.
+pub(super) fn held_units(
+    facts: &Facts,
+    offerings: &BTreeMap<LaunchConfigId, OfferingId>,
+) -> BTreeMap<OfferingId, u64> {
+    let mut held = BTreeMap::new();
+    for (config, units) in facts.held() {
+        if let Some(offering) = offerings.get(config) {
+            *held.entry(offering.clone()).or_default() += units;
+        }
+    }
+    held
+}
+
+/// How many tasks have been running for an ordinary time, if that is known and some wait.
+fn read_ordinary_runs(
+    tx: &mut Tx<'_>,
+    facts: &Facts,
+    learned: &PoolNews,
+) -> store::Result<Option<u64>> {
+    let now = facts.horizon.now;
+    let since = learned
+        .ordinary_since(now)
+        .filter(|_| facts.demand.pending > 0);
+    let count = since.map(|since| store::demand::claimed_since(tx, facts.id(), since, now));
+    count.transpose()
 }

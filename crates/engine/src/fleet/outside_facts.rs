@@ -14,7 +14,7 @@ use rand::RngExt;
 use store::Tx;
 
 use super::bids::{PoolBids, collect_bids};
-use super::market_facts;
+use super::market_facts::{self, QueueKind};
 use crate::Engine;
 
 pub(super) struct OutsideFacts {
@@ -125,7 +125,11 @@ impl OutsideFacts {
         tx: &mut Tx<'_>,
         facts: &mut Facts,
     ) -> store::Result<Option<Snapshot>> {
-        facts.memory = market_facts::read(tx, facts, &self.bids.all)?;
+        let queue = match self.demand {
+            Some(_) => QueueKind::Outside,
+            None => QueueKind::Own,
+        };
+        facts.memory = market_facts::read(tx, facts, &self.bids.all, queue)?;
         let rooms = read_rooms(tx, &self.max_machines)?;
         let Some(mut snapshot) = self.snapshot(facts, &rooms) else {
             return Ok(None);

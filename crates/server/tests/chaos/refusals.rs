@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 
 use domain::id::LaunchToken;
 use domain::launch::{Cause, Launch, LaunchState, StoredLaunch};
+use domain::market::Trouble;
 use domain::plan::first_pause_ms;
 use domain::time::Timestamp;
 use store::StoreError;
@@ -33,7 +34,7 @@ impl World {
             let accepted = all.filter(is_same).filter_map(acceptance).max();
             let pause_ms = launch.created.millis_since(refused);
             // After the clocks were set back, refusals lie ahead.
-            let is_too_soon = (0..first_pause_ms(cause)).contains(&pause_ms);
+            let is_too_soon = (0..least_pause_ms(cause)).contains(&pause_ms);
             if is_too_soon && accepted < Some(refused) {
                 let (pool, config) = (&launch.pool_id, &launch.launch_config_id);
                 self.problem(format!(
@@ -61,6 +62,12 @@ impl World {
             }
         }
     }
+}
+
+/// Any strategy pauses for so long. Pauses of `balanced` are up to a fifth shorter or longer, so
+/// that offerings that failed together are not tried together.
+fn least_pause_ms(cause: Cause) -> i64 {
+    first_pause_ms(cause).min(Trouble::from(cause).least_pause_ms())
 }
 
 /// When and why the cloud refused all or a part of a launch. Of several at one time the first token

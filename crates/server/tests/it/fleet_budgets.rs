@@ -17,6 +17,7 @@ use crate::fleet_world::{
     Fleet, MINUTE_MS, POOL, fleet_on_sqlite_first, fleet_test, machine, pool,
 };
 use crate::queue_samples::task_id;
+use crate::samples::static_worker;
 
 const HOUR_MS: i64 = 60 * MINUTE_MS;
 const DAY_MS: i64 = 24 * HOUR_MS;
@@ -181,6 +182,34 @@ fleet_on_sqlite_first!(
         fleet.delete("/budget/none").await.expect(200);
         fleet.round().await;
         assert_eq!(fleet.machines().len(), 3);
+    }
+);
+
+fleet_on_sqlite_first!(
+    a_declared_host_does_not_keep_a_small_budget_from_its_first_machine,
+    |fleet| {
+        let bid = Bid {
+            price: Some(2.0),
+            ..Bid::plain("moon".to_owned())
+        };
+        fleet.one.fake.set_bid(&"a".parse().unwrap(), Some(bid));
+        fleet
+            .spread(0, 9, &[(machine("a"), "one"), (machine("b"), "static")])
+            .await;
+        let host = fleet.put("/workers/pp%2Fee/g/w1", static_worker());
+        host.await.expect(200);
+        fleet
+            .set_budget("small", ("workerPools", POOL), "day", 1.0)
+            .await;
+        fleet.tasks(POOL, 3).await;
+        fleet.round().await;
+        let text = fleet.plan_text().await;
+        assert_eq!(fleet.machines().len(), 1, "{text}");
+        fleet.measure_budgets().await;
+        fleet.round().await;
+        assert_eq!(fleet.machines().len(), 1, "{text}");
+        // The host and the machine.
+        assert_eq!(fleet.budget("small").await["machines"], json!(2));
     }
 );
 

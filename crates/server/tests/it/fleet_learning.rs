@@ -458,7 +458,7 @@ fleet_test!(a_plan_reads_a_bounded_number_of_rivals, |fleet| {
                 for number in n_written..size {
                     let id = format!("pp/rival-{number:05}").parse().unwrap();
                     let mut record = PoolRecord::new(id, 5, &time);
-                    record.quotas = vec![offering("east")];
+                    record.quotas = [(offering("east"), 0)].into();
                     pool_memories::write(tx, &record, &time)?;
                 }
                 Ok(())

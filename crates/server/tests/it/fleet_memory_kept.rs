@@ -42,7 +42,7 @@ impl Fleet {
 
     async fn quotas(&self) -> Vec<domain::market::OfferingId> {
         let read = self.read(|tx| pool_memories::of(tx, &[POOL.parse().unwrap()]));
-        read.await.remove(0).quotas
+        read.await.remove(0).quotas.into_keys().collect()
     }
 }
 

@@ -48,7 +48,7 @@ async fn first_claims(fleet: &Fleet) -> u64 {
     let records = fleet
         .read(move |tx| store::launch_health::between(tx, &window, &pool, &pool))
         .await;
-    records.iter().map(|(_, _, record)| record.claimed).sum()
+    records.iter().map(|results| results.record.claimed).sum()
 }
 
 fleet_on_sqlite_first!(

@@ -40,6 +40,7 @@ mod event_stream;
 mod events;
 mod expiration;
 mod exposed_files;
+mod fleet_balanced;
 mod fleet_bids;
 mod fleet_bounds;
 mod fleet_budgets;

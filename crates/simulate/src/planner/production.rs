@@ -11,7 +11,6 @@ use domain::plan::{Rival, StrategyName};
 
 use super::{Decision, Observation, Planner, View};
 use crate::draws::Draws;
-use crate::fleet::PoolState;
 use crate::scenario::{BadPool, Scenario, provider_id};
 use market::Market;
 use planned_pool::{PlannedPool, TaskTime};
@@ -73,19 +72,31 @@ impl Production {
         self.pools.iter().map(PlannedPool::task_time).collect()
     }
 
-    /// The pools that compete with a pool, if a quota is used up.
+    /// The pools that compete with a pool for quotas that are used up.
     fn rivals(&self, view: &View<'_>, own: usize) -> Vec<Rival> {
-        let short = self.market.as_ref().is_some_and(Market::is_quota_used_up);
-        if !short || self.pools.len() < 2 {
+        let market = self.market.as_ref().filter(|_| self.pools.len() > 1);
+        let full = market.map_or_else(Vec::new, Market::used_up_quotas);
+        let own_offerings = self.pools[own].offerings();
+        let full: Vec<_> = full
+            .into_iter()
+            .filter(|(at, _)| own_offerings.contains(at))
+            .collect();
+        if full.is_empty() {
             return Vec::new();
         }
         let pools = view.fleet.pools.iter().zip(&self.pools).enumerate();
         let others = pools.filter(|(index, _)| *index != own);
-        let rival = |(_, (state, pool)): (usize, (&PoolState, &PlannedPool))| Rival {
-            demand: state.n_pending() + state.n_claimed,
-            held: pool.held_units(state),
-        };
-        others.map(rival).collect()
+        let rivals = others.map(|(_, (state, pool))| {
+            let offerings = pool.offerings();
+            let shared = full.iter().filter(|(at, _)| offerings.contains(at));
+            let held = |at: usize| pool.held_units(state, |offering| offering == at);
+            Rival {
+                demand: state.n_pending() + state.n_claimed(),
+                held: pool.held_units(state, |_| true),
+                quotas: shared.map(|(at, id)| ((*id).clone(), held(*at))).collect(),
+            }
+        });
+        rivals.filter(|rival| !rival.quotas.is_empty()).collect()
     }
 }
 
@@ -152,7 +163,7 @@ impl Planner for Production {
         let (rivals, times) = (self.rivals(view, index), self.task_times());
         let pool = &mut self.pools[index];
         if let Some(market) = &self.market {
-            pool.read_memory(view, market, rivals);
+            pool.read_memory(view, index, market, rivals);
             pool.look_ahead(view, index, &times);
         }
         pool.plan(view, index, seed, decision);

@@ -131,7 +131,7 @@ impl Planner for Taskcluster {
         }
         for (index, pool) in self.pools.iter().enumerate() {
             let state = &view.fleet.pools[index];
-            let demand = (state.n_pending() + state.n_claimed) as f64;
+            let demand = (state.n_pending() + state.n_claimed()) as f64;
             let target = demand * pool.scaling_ratio;
             let mut target = target.min(pool.max_capacity).max(pool.min_capacity);
             let newest_first = state.live.iter().rev();
@@ -204,7 +204,7 @@ impl PoolPlanner {
         let running = self.running(view, pool);
         let estimate = Estimate {
             pending: state.n_pending() as f64,
-            claimed: state.n_claimed as f64,
+            claimed: state.n_claimed() as f64,
             existing: match accounting {
                 Accounting::Deployed => running + requested,
                 Accounting::Once => running,

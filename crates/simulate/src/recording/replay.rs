@@ -279,6 +279,7 @@ impl Maker<'_> {
             quota: own.and_then(Observed::quota),
             outages: own.map(Observed::outages).unwrap_or_default(),
             failing_boots: seen.map_or(0.0, Observed::failing_boots),
+            promised_reliability: None,
             interruptions_per_hour: seen.map_or(0.0, Observed::interruptions_per_hour),
             price: price.clone().unwrap_or_else(|| Price::constant(0.0)),
             ..Offering::plain(name.clone(), 0.0, boot)

@@ -70,6 +70,9 @@ scenarios! {
     TraceDecision = "trace-decision", "a day of decision tasks, as recorded, about 160; equal offerings";
     Fair = "fair", "three pools, two with bursts and a small one, share a quota that is too low for all";
     Combined = "combined", "a day with bursts; five offerings with outages, quotas, interruptions, and broken machines";
+    LongAmongShort = "long-among-short", "a few tasks of 10 seconds every hour, and now and then one of 3 hours; equal offerings";
+    FullRegion = "full-region", "a large pool in three regions, and a small pool that can only use the first, which is often full";
+    Unreliable = "unreliable", "bursts for 3 hours, then a quiet night; two machines of five never register, as the provider says";
     ]
     [
     Groups = "groups", "groups of 5 to 60 builds every 40 minutes, and 1 to 6 tests after each build; equal offerings";
@@ -172,18 +175,31 @@ impl ScenarioName {
             | Self::Long
             | Self::Fair
             | Self::Combined
+            | Self::LongAmongShort
+            | Self::FullRegion
+            | Self::Unreliable
             | Self::Groups
             | Self::Days => &[],
         }
     }
 
-    fn pool_ids(self) -> &'static [&'static str] {
+    /// The pools, each with the number of the offerings that it may use, from the first.
+    fn pools(self) -> &'static [(&'static str, usize)] {
         if self == Self::Fair {
-            &["simulated/large-1", "simulated/large-2", "simulated/small"]
+            &[
+                ("simulated/large-1", usize::MAX),
+                ("simulated/large-2", usize::MAX),
+                ("simulated/small", usize::MAX),
+            ]
+        } else if self == Self::FullRegion {
+            &[("simulated/large", usize::MAX), ("simulated/small", 1)]
         } else if self == Self::Groups {
-            &["simulated/builds", "simulated/tests"]
+            &[
+                ("simulated/builds", usize::MAX),
+                ("simulated/tests", usize::MAX),
+            ]
         } else {
-            &["simulated/pool"]
+            &[("simulated/pool", usize::MAX)]
         }
     }
 
@@ -195,10 +211,10 @@ impl ScenarioName {
             timing.drain_ms = 0;
         }
         let offerings = self.offerings(seed);
-        let pool_ids = self.pool_ids();
-        let pools = pool_ids
-            .iter()
-            .map(|id| SimulatedPool::new(id, 0, MAX_CAPACITY, &offerings, &timing));
+        let pools = self.pools().iter().map(|(id, n_offerings)| {
+            let own = &offerings[..offerings.len().min(*n_offerings)];
+            SimulatedPool::new(id, 0, MAX_CAPACITY, own, &timing)
+        });
         let arrivals = self.arrivals(seed, traces)?;
         Ok(Scenario {
             pools: pools.collect::<Result<_, _>>()?,
@@ -260,6 +276,11 @@ impl ScenarioName {
             Self::Combined => load(24)
                 .busy_by_time(by_time_of_day(70.0, 55.0), USUAL)
                 .bursts(hourly((20.0, 150.0), USUAL)),
+            Self::LongAmongShort => load(24)
+                .bursts(hourly((3.0, 12.0), durations(10.0, 0.3)))
+                .busy(0.5, durations(10_800.0, 0.2)),
+            Self::FullRegion => return Ok(full_region(seed)),
+            Self::Unreliable => load(3).bursts(bursts(1_200.0, (10.0, 60.0), USUAL)),
             Self::Groups => load(12).bursts(bursts(2_400.0, (5.0, 60.0), BUILDS)),
             Self::Days => load(120)
                 .busy_by_time(|part| by_time_of_day(75.0, 65.0)(5.0 * part), USUAL)
@@ -327,6 +348,18 @@ fn fair(seed: u64) -> Vec<Arrival> {
     arrivals
 }
 
+/// A large pool with bursts, and a small one without.
+fn full_region(seed: u64) -> Vec<Arrival> {
+    let tasks = durations(900.0, 0.6);
+    let large = LoadDraws::new(seed, "full-region large", 8);
+    let large = large.busy(60.0, tasks).bursts(hourly((20.0, 80.0), tasks));
+    let small = LoadDraws::new(seed, "full-region small", 8).of_pool(1);
+    let mut arrivals = large.arrivals();
+    arrivals.extend(small.busy(12.0, tasks).arrivals());
+    arrivals.sort_unstable();
+    arrivals
+}
+
 /// Clouds.
 impl ScenarioName {
     fn offerings(self, seed: u64) -> Vec<Offering> {
@@ -337,6 +370,7 @@ impl ScenarioName {
             | Self::Diurnal
             | Self::Short
             | Self::Long
+            | Self::LongAmongShort
             | Self::Groups
             | Self::Days
             | Self::TraceDecision => four(),
@@ -366,6 +400,13 @@ impl ScenarioName {
             }
             Self::Fair => priced(&[1.0; 4], |_, offering| offering.quota = Some(40)),
             Self::Combined => combined(&mut draws),
+            Self::FullRegion => priced(&[0.8, 1.0, 1.0], |index, offering| {
+                offering.quota = (index == 0).then_some(30);
+            }),
+            Self::Unreliable => priced(&[1.0; 2], |_, offering| {
+                offering.failing_boots = 0.4;
+                offering.promised_reliability = Some(0.6);
+            }),
         }
     }
 }

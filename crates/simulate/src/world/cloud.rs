@@ -170,7 +170,9 @@ impl World<'_> {
         }
         let pool = &mut self.fleet.pools[worker.pool];
         let lost: Vec<usize> = worker.tasks.drain(..).collect();
-        pool.n_claimed -= lost.len() as u64;
+        for task in &lost {
+            pool.claims.remove(task);
+        }
         let (pool, was_asked_to_stop) = (worker.pool, worker.asked_to_stop);
         for task in lost {
             self.wait_again(task);

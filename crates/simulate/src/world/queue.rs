@@ -54,7 +54,7 @@ impl World<'_> {
         self.events.add(self.at_ms + record.duration_ms, finish);
         let pool = record.pool;
         self.announce(task, pool);
-        self.fleet.pools[pool].n_claimed += 1;
+        self.fleet.pools[pool].claims.insert(task, self.at_ms);
         let claimant = &mut self.fleet.workers[worker];
         claimant.tasks.push(task);
         claimant.last_start_ms = Some(self.at_ms);
@@ -75,7 +75,7 @@ impl World<'_> {
         record.end_ms = Some(self.at_ms);
         claimant.tasks.swap_remove(place);
         claimant.useful_ms += duration_ms;
-        self.fleet.pools[claimant.pool].n_claimed -= 1;
+        self.fleet.pools[claimant.pool].claims.remove(&task);
         self.n_unresolved -= 1;
         self.observe(&Observation::Finished {
             worker,

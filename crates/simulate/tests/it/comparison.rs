@@ -252,7 +252,7 @@ fn what_cannot_be_simulated_is_named() {
 
 #[test]
 fn every_scenario_and_strategy_has_a_name_that_is_parsed() {
-    assert_eq!(ScenarioName::ALL.len(), 17);
+    assert_eq!(ScenarioName::ALL.len(), 20);
     for name in ScenarioName::ALL.into_iter().chain(ScenarioName::FURTHER) {
         assert_eq!(name.as_str().parse::<ScenarioName>().unwrap(), name);
         assert!(!name.about().is_empty());

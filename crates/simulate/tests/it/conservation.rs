@@ -45,7 +45,7 @@ impl Watched<'_> {
                 *of_offering.entry(worker.offering).or_default() += 1;
             }
             assert_eq!(machines, pool.machines);
-            assert_eq!(claimed, pool.n_claimed);
+            assert_eq!(claimed, pool.n_claimed());
             assert!(units <= 1_000, "above the maximum");
         }
         for (offering, count) in of_offering {
@@ -87,7 +87,7 @@ fn beginning(name: ScenarioName, hours: i64) -> Scenario {
 }
 
 fn check(name: ScenarioName, strategy: SimulatedStrategy) {
-    let scenario = beginning(name, 2);
+    let scenario = beginning(name, 3);
     let mut watched = Watched {
         scenario: &scenario,
         planner: strategy.planner(&scenario, 3).unwrap(),

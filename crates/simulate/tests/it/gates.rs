@@ -13,7 +13,7 @@ use simulate::study::{Measure, ScenarioResult, Study};
 use crate::common::NoTraces;
 
 /// The mean difference of J from that of Taskcluster's strategy, in percent, is at most this.
-const LIMITS: [(ScenarioName, f64); 13] = [
+const LIMITS: [(ScenarioName, f64); 16] = [
     (ScenarioName::Steady, 1.0),
     (ScenarioName::Burst, -9.0),
     (ScenarioName::Flaky, -17.0),
@@ -27,10 +27,13 @@ const LIMITS: [(ScenarioName, f64); 13] = [
     (ScenarioName::Short, -8.0),
     (ScenarioName::Long, -12.0),
     (ScenarioName::Combined, -15.0),
+    (ScenarioName::LongAmongShort, 15.0),
+    (ScenarioName::FullRegion, -3.0),
+    (ScenarioName::Unreliable, -10.0),
 ];
 
 /// Means of a measure of `balanced`, with its limit.
-const FURTHER_LIMITS: [(ScenarioName, Measure, f64); 8] = [
+const FURTHER_LIMITS: [(ScenarioName, Measure, f64); 10] = [
     (ScenarioName::Burst, Measure::DelayP95, 265.0),
     (ScenarioName::Long, Measure::DelayP95, 265.0),
     (ScenarioName::Flaky, Measure::DelayP95, 195.0),
@@ -39,6 +42,8 @@ const FURTHER_LIMITS: [(ScenarioName, Measure, f64); 8] = [
     (ScenarioName::BrokenOne, Measure::DelayP95, 215.0),
     (ScenarioName::BrokenOne, Measure::WastedCost, 2.5),
     (ScenarioName::BrokenAll, Measure::WastedCost, 8.0),
+    (ScenarioName::LongAmongShort, Measure::DelayP95, 260.0),
+    (ScenarioName::FullRegion, Measure::DelayP95, 230.0),
 ];
 
 /// Refused machines where three pools share a quota.

@@ -24,7 +24,7 @@ columns! { row: MoneyBudget {
     description: Mutable "description",
     created: Fixed "created",
     last_modified: Mutable "last_modified",
-    spending: Mutable ["measured", "spent", "hourly", "machines"],
+    spending: Mutable ["measured", "spent", "hourly", "machines", "launched"],
     version: Version "version",
 } }
 
@@ -66,12 +66,13 @@ impl Field for Spending {
     fn write<'a>(&'a self, values: &mut Vec<Value<'a>>) {
         values.extend([self.measured.into(), self.micros.into(), self.hourly.into()]);
         self.machines.write(values);
+        self.launched.write(values);
     }
 }
 
 from_row! { StepShares { warn_at, lower_at, lower_to } }
-from_row! { Spending { measured, micros, hourly, machines } }
-from_row! { SpentBy { pool_id, provider_id, owner, micros, hourly, machines } }
+from_row! { Spending { measured, micros, hourly, machines, launched } }
+from_row! { SpentBy { pool_id, provider_id, owner, micros, hourly, machines, launched } }
 
 static TABLE: Table = Table::of::<MoneyBudget>("budgets");
 
@@ -95,14 +96,16 @@ statements! { TABLE;
          ORDER BY created LIMIT $2)";
     ACCOUNTED "budget_spent_by_accounts" =
         "SELECT a.worker_pool_id, a.provider_id, a.owner, CAST(SUM(c.useful + c.booting + c.idle \
-         + c.failed + c.leaving + c.lost) AS BIGINT), CAST(0 AS BIGINT), CAST(0 AS BIGINT) \
+         + c.failed + c.leaving + c.lost) AS BIGINT), CAST(0 AS BIGINT), CAST(0 AS BIGINT), \
+         CAST(0 AS BIGINT) \
          FROM costs AS c JOIN cost_accounts AS a ON a.account = c.account WHERE c.began >= $1 \
          GROUP BY a.worker_pool_id, a.provider_id, a.owner \
          ORDER BY a.worker_pool_id, a.provider_id, a.owner LIMIT $2";
     METERED "budget_spent_by_machines" = concat!(
         "SELECT worker_pool_id, provider_id, owner, CAST(SUM(CASE WHEN until > since THEN ",
         cost_up_to!("until"), " - (", cost_up_to!("since"), ") ELSE 0 END) AS BIGINT), \
-         CAST(SUM(price * live) AS BIGINT), CAST(SUM(live) AS BIGINT) FROM (\
+         CAST(SUM(price * live) AS BIGINT), CAST(SUM(live) AS BIGINT), \
+         CAST(SUM(CASE WHEN price > 0 THEN live ELSE 0 END) AS BIGINT) FROM (\
          SELECT a.worker_pool_id, a.provider_id, a.owner, COALESCE(m.price, 0) AS price, \
          m.started, CASE WHEN m.ended IS NULL THEN 1 ELSE 0 END AS live, \
          CASE WHEN m.charged > $1 THEN m.charged ELSE $1 END AS since, \
@@ -113,7 +116,8 @@ statements! { TABLE;
     TO_COME "budget_machines_to_come" =
         "SELECT l.worker_pool_id, l.provider_id, COALESCE(p.owner, ''), CAST(0 AS BIGINT), \
          CAST(SUM((l.machines - l.made) * COALESCE(l.price, 0)) AS BIGINT), \
-         CAST(SUM(l.machines - l.made) AS BIGINT) \
+         CAST(SUM(l.machines - l.made) AS BIGINT), \
+         CAST(SUM(CASE WHEN l.price > 0 THEN l.machines - l.made ELSE 0 END) AS BIGINT) \
          FROM launches AS l LEFT JOIN worker_pools AS p ON p.worker_pool_id = l.worker_pool_id \
          WHERE l.state IN ('open', 'unknown') \
          GROUP BY l.worker_pool_id, l.provider_id, p.owner \

@@ -1,11 +1,11 @@
-//! Results of recent launches, by launch config. The planner derives the health of launch configs
-//! from them.
+//! Results of recent launches, by launch config and provider: a launch config keeps its id when its
+//! pool moves to another provider. The planner derives the health of launch configs from them.
 //!
 //! A launch is recent if it had an event lately, whenever it was created. A launch with machines
 //! that have not registered yet is always included.
 
 use domain::facts::LaunchRecord;
-use domain::id::{LaunchConfigId, PoolId};
+use domain::id::{LaunchConfigId, PoolId, ProviderId};
 use domain::plan::{Health, Refusals, Tries};
 use domain::time::Timestamp;
 
@@ -21,7 +21,7 @@ static TABLE: Table = Table::unlisted("launches", 2);
 macro_rules! of {
     ($($condition:literal),+) => {
         concat!(
-            "SELECT worker_pool_id, launch_config_id, token, plan, machines, state, \
+            "SELECT worker_pool_id, launch_config_id, provider_id, token, plan, machines, state, \
              COALESCE(cause, 'capacity') AS cause, made, failed, registered, never_registered, \
              last_failure, \
              CASE WHEN state = 'accepted' AND created < $1 \
@@ -44,7 +44,7 @@ macro_rules! of {
 macro_rules! health {
     ($pools:literal, $limit:literal) => {
         concat!(
-            "SELECT worker_pool_id, launch_config_id, \
+            "SELECT worker_pool_id, launch_config_id, provider_id, \
              CAST(SUM(CASE WHEN state IN ('open', 'unknown', 'accepted') OR failed > 0 \
              THEN machines ELSE 0 END) AS BIGINT), \
              CAST(SUM(CASE WHEN state = 'refused' THEN failed ELSE 0 END) AS BIGINT), \
@@ -60,8 +60,8 @@ macro_rules! health {
              MAX(tried_at), \
              CAST(SUM(claimed) AS BIGINT) FROM (\
              SELECT recent.*, MAX(accepted_at) \
-             OVER (PARTITION BY worker_pool_id, launch_config_id) AS last_accepted, \
-             FIRST_VALUE(cause) OVER (PARTITION BY worker_pool_id, launch_config_id \
+             OVER (PARTITION BY worker_pool_id, launch_config_id, provider_id) AS last_accepted, \
+             FIRST_VALUE(cause) OVER (PARTITION BY worker_pool_id, launch_config_id, provider_id \
              ORDER BY refused_at DESC, token) AS last_cause FROM (",
             of!("last_event <= $3 AND last_event >= $4 AND ", $pools),
             " UNION ALL ",
@@ -70,8 +70,8 @@ macro_rules! health {
                  AND last_event + 0 < $4 AND ",
                 $pools
             ),
-            ") AS recent) AS ranked GROUP BY worker_pool_id, launch_config_id \
-             ORDER BY worker_pool_id, launch_config_id LIMIT ",
+            ") AS recent) AS ranked GROUP BY worker_pool_id, launch_config_id, provider_id \
+             ORDER BY worker_pool_id, launch_config_id, provider_id LIMIT ",
             $limit
         )
     };
@@ -121,13 +121,24 @@ impl HealthWindow {
     }
 }
 
+/// The results of a launch config at a provider.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LaunchResults {
+    pub pool_id: PoolId,
+    pub launch_config_id: LaunchConfigId,
+    pub provider_id: ProviderId,
+    pub record: LaunchRecord,
+}
+
+from_row! { LaunchResults { pool_id, launch_config_id, provider_id, record } }
+
 /// Covers all pools from the first to the last. Launch configs without a recent launch are absent.
 pub fn between(
     tx: &mut Tx<'_>,
     window: &HealthWindow,
     first: &PoolId,
     last: &PoolId,
-) -> Result<Vec<(PoolId, LaunchConfigId, LaunchRecord)>> {
+) -> Result<Vec<LaunchResults>> {
     window.rows(tx, [&OF_POOL, &BETWEEN], first, last)
 }
 

@@ -121,11 +121,12 @@ statements! { TABLE;
          AND launch_config_id = $2 AND offering IS NOT NULL ORDER BY created DESC LIMIT 1";
     // Machines of unknown launches that were found count as made.
     STARTING "launch_starting" =
-        "SELECT launch_config_id, created, CAST(SUM(CASE WHEN state = 'accepted' THEN made \
+        "SELECT launch_config_id, provider_id, created, CAST(SUM(CASE WHEN state = 'accepted' THEN made \
          ELSE machines END - registered - never_registered) AS BIGINT) FROM launches \
          WHERE worker_pool_id = $1 AND created >= $2 AND (state IN ('open', 'unknown') \
          AND machines > registered + never_registered OR state = 'accepted' AND made > registered + never_registered) \
-         GROUP BY launch_config_id, created ORDER BY created, launch_config_id LIMIT $3";
+         GROUP BY launch_config_id, provider_id, created \
+         ORDER BY created, launch_config_id, provider_id LIMIT $3";
     RECENT "launch_recent" =
         "SELECT launch_config_id, created, state, cause, problem FROM launches \
          WHERE worker_pool_id = $1 ORDER BY created DESC, token LIMIT $2";
@@ -221,7 +222,7 @@ pub struct LaunchOrigin {
 
 from_row! { LaunchOrigin { offering, provider_id, created } }
 from_row! { RecentLaunch { launch_config_id, since, state } }
-from_row! { Starting { launch_config_id, since, machines } }
+from_row! { Starting { launch_config_id, provider_id, since, machines } }
 
 /// Records that one of the launch's machines has registered.
 pub fn note_registered(

@@ -1,5 +1,7 @@
 //! The memory of pools, and the time that was observed.
 
+use std::collections::BTreeMap;
+
 use domain::id::PoolId;
 use domain::market::{ObservedTime, OfferingId, PoolNews, PoolRecord};
 use serde_json::Value as Json;
@@ -15,7 +17,7 @@ statements! { TABLE;
         "SELECT learned FROM pool_memories WHERE worker_pool_id = $1";
     OF "pool_memory_list" =
         "SELECT m.worker_pool_id, m.memory, m.sampled, m.level, m.held, m.unexplained, \
-         COALESCE(m.quotas, '[]'), m.version FROM json_each($1) AS v \
+         COALESCE(m.quotas, '{}'), m.version FROM json_each($1) AS v \
          CROSS JOIN pool_memories AS m WHERE m.worker_pool_id = v.value ->> 0";
     STATES "pool_memory_list_states" =
         "SELECT worker_pool_id, \
@@ -24,9 +26,9 @@ statements! { TABLE;
     CONTENDING "pool_memory_list_contending" =
         "SELECT worker_pool_id FROM pool_memories WHERE quotas IS NOT NULL \
          AND worker_pool_id >= $1 AND worker_pool_id <= $2 ORDER BY worker_pool_id LIMIT $3";
-    // An offering as JSON is part of a list as JSON if the list has it.
+    // An offering as JSON is part of an object as JSON if the object has it as a key.
     RIVALS "pool_memory_list_rivals" =
-        "SELECT m.worker_pool_id, m.level, m.held FROM pool_memories AS m \
+        "SELECT m.worker_pool_id, m.level, m.held, m.quotas FROM pool_memories AS m \
          WHERE m.quotas IS NOT NULL AND m.worker_pool_id <> $1 AND EXISTS (SELECT 1 \
          FROM json_each($2) AS v WHERE REPLACE(m.quotas, v.value ->> 0, '') <> m.quotas) \
          ORDER BY m.worker_pool_id LIMIT $3";
@@ -54,9 +56,10 @@ pub struct ContendingPool {
     pub pool_id: PoolId,
     pub level: u64,
     pub held: u64,
+    /// The units that it has of each quota that is used up.
+    pub quotas: BTreeMap<OfferingId, u64>,
 }
 
-from_row! { ContendingPool { pool_id, level, held } }
 from_row! { ObservedTime { clock, observed, version } }
 
 impl FromRow for PoolRecord {
@@ -77,7 +80,18 @@ impl FromRow for PoolRecord {
     }
 }
 
-fn quotas(cells: &mut Cells<'_, '_>) -> Result<Vec<OfferingId>, BadRow> {
+impl FromRow for ContendingPool {
+    fn read(cells: &mut Cells<'_, '_>) -> Result<Self, BadRow> {
+        Ok(Self {
+            pool_id: cells.next()?,
+            level: cells.next()?,
+            held: cells.next()?,
+            quotas: quotas(cells)?,
+        })
+    }
+}
+
+fn quotas(cells: &mut Cells<'_, '_>) -> Result<BTreeMap<OfferingId, u64>, BadRow> {
     let quotas: Json = cells.next()?;
     serde_json::from_value(quotas).map_err(|error| BadRow(error.to_string()))
 }

@@ -23,6 +23,9 @@ statements! { TABLE;
          GROUP BY task_queue_id ORDER BY task_queue_id LIMIT $3";
     CLAIMED "task_count_claimed" =
         "SELECT COUNT(*) FROM claimed_tasks WHERE task_queue_id = $1 AND taken_until > $2";
+    CLAIMED_SINCE "task_count_claimed_since" =
+        "SELECT COUNT(*) FROM claimed_tasks WHERE task_queue_id = $1 AND claimed >= $2 \
+         AND claimed <= $3 AND taken_until > $3";
     PENDING_TOTAL "task_count_pending_total" =
         "SELECT COUNT(*) FROM pending_tasks WHERE deadline > $1";
     CLAIMED_TOTAL "task_count_claimed_total" =
@@ -51,6 +54,16 @@ pub fn up_to(
         pending: tx.number(&PENDING_UP_TO, (pool_id, now, most_pending))?,
         claimed: tx.number(&CLAIMED, (pool_id, now))?,
     })
+}
+
+/// How many runs were claimed since this moment, and still are.
+pub fn claimed_since(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+    since: Timestamp,
+    now: Timestamp,
+) -> Result<u64> {
+    tx.number(&CLAIMED_SINCE, (pool_id, since, now))
 }
 
 /// The demand of all pools together.

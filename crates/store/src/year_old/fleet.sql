@@ -98,9 +98,9 @@ FROM numbers WHERE i < #n(2000);
 
 INSERT INTO budgets (budget_id, worker_pools, owner, provider_id, period, amount, currency, warn_at,
     lower_at, lower_to, description, created, last_modified, measured, spent, hourly, machines,
-    version)
+    launched, version)
 SELECT 'budget-' || i, 'year/pool-' || i, NULL, NULL, 'day', 900000000000, 'USD', 80, 100, 0,
-    '', #now() - 31536000000, #now() - 86400000, #now(), 0, 0, 0, 1
+    '', #now() - 31536000000, #now() - 86400000, #now(), 0, 0, 0, 0, 1
 FROM numbers WHERE i < #n(200);
 
 INSERT INTO budget_steps (budget_id, period, began, step, created)

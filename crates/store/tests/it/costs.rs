@@ -145,6 +145,21 @@ on_both!(
     }
 );
 
+on_both!(
+    a_machine_without_a_price_was_not_launched_for_one,
+    |database| {
+        for (price, n_launched) in [(Some(0.7), 1), (None, 0)] {
+            let store = with_machine(database, price).await;
+            let rows = read(&store, |tx| {
+                store::budgets::spent_by(tx, minutes(0), minutes(20))
+            });
+            let rows = rows.await;
+            let found = rows.iter().map(|row| (row.machines, row.launched));
+            assert_eq!(found.collect::<Vec<_>>(), [(1, n_launched)]);
+        }
+    }
+);
+
 /// The machine asked for work after three minutes, and its runs have ended.
 async fn claimed_and_ended(store: &Store, runs: Vec<RunOutcome>) {
     write(store, move |tx| {

@@ -41,12 +41,61 @@ async fn health(store: &Store, window: HealthWindow) -> LaunchRecord {
     });
     let of_pool = of_pool.await;
     assert_eq!(of_pool, of_all.await, "both statements return the same");
-    let [(_, config, record)] = of_pool.as_slice() else {
+    let [results] = of_pool.as_slice() else {
         panic!("{of_pool:?}");
     };
-    assert_eq!(config.as_str(), "lc");
-    *record
+    assert_eq!(results.launch_config_id.as_str(), "lc");
+    results.record
 }
+
+on_both!(
+    a_launch_config_has_other_results_at_another_provider,
+    |database| {
+        let store = database.migrated().await;
+        write(&store, |tx| {
+            let elsewhere = |number| {
+                Launch::from_stored(StoredLaunch {
+                    provider_id: "other".parse().unwrap(),
+                    ..launch(number, "a/b", "lc", LaunchState::Open).into_stored()
+                })
+            };
+            for number in 1..=2 {
+                launches::insert(tx, &launch(number, "a/b", "lc", LaunchState::Open))?;
+            }
+            launches::insert(tx, &elsewhere(3))?;
+            launches::update(tx, &settled(1, refused(Cause::Configuration), 0, 2_000))?;
+            let accepted = Launch::from_stored(StoredLaunch {
+                state: LaunchState::Accepted,
+                made: 3,
+                last_modified: at(2_001),
+                ..elsewhere(3).into_stored()
+            });
+            launches::update(tx, &accepted).map(drop)
+        })
+        .await;
+        let results = read(&store, |tx| {
+            launch_health::between(tx, &window_since(0), &pool_id("a/b"), &pool_id("a/b"))
+        });
+        let results = results.await;
+        let numbers: Vec<_> = results
+            .iter()
+            .map(|one| {
+                let refusals = one.record.tries.refusals.map(|it| it.in_a_row);
+                (
+                    one.provider_id.as_str(),
+                    one.record.health.created,
+                    refusals,
+                )
+            })
+            .collect();
+        assert_eq!(numbers, [("cloud", 0, Some(1)), ("other", 3, None)]);
+        let starting = read(&store, |tx| launches::starting(tx, &pool_id("a/b"), at(0))).await;
+        let starting = starting
+            .iter()
+            .map(|one| (one.provider_id.as_str(), one.machines));
+        assert_eq!(starting.collect::<Vec<_>>(), [("cloud", 3), ("other", 3)]);
+    }
+);
 
 on_both!(health_is_derived_from_recent_launches, |database| {
     let store = database.migrated().await;
@@ -285,7 +334,7 @@ on_both!(
             launch_health::between(tx, &window_since(0), &pool_id("a/b"), &pool_id("a/b"))
         })
         .await;
-        assert_eq!(records[0].2.claimed, 2);
+        assert_eq!(records[0].record.claimed, 2);
         let unchanged = read(&store, |tx| workers::get(tx, &worker_key("a/b", "g", "a"))).await;
         assert_eq!(unchanged.unwrap().version, Version::FIRST);
     }

@@ -211,7 +211,10 @@ fn pool_record(id: &str, held: u64, quotas: &[&str], time: &ObservedTime) -> Poo
         held,
         n_ended: 1,
         durations_ms: vec![1_000],
-        quotas: quotas.iter().map(|place| offering(place)).collect(),
+        quotas: quotas
+            .iter()
+            .map(|place| (offering(place), held / 2))
+            .collect(),
         foresight: true,
     };
     record.add(sample, time);
@@ -297,6 +300,8 @@ on_both!(pools_that_compete_for_a_quota_are_found, |database| {
     };
     let first = &rivals(&["east"], 9).await[0];
     assert_eq!((first.level, first.held), (2, 7));
+    let quotas = [(offering("east"), 3), (offering("west"), 3)];
+    assert_eq!(first.quotas, quotas.into());
     assert_eq!(named(&["east"], 9).await, ["a/a"]);
     assert_eq!(named(&["west", "south"], 9).await, ["a/a", "a/d"]);
     // Others do not take the places of those that compete.

@@ -133,6 +133,20 @@ on_both!(demand_follows_a_task_from_pending_to_its_end, |database| {
     let running = change(&store, 1, |task| claimed(task, "w", 7, 20)).await;
     assert_eq!(running.version, Version(3));
     assert_eq!(demand(&store, "a/b", 8).await, (0, 1));
+    let claimed_since = |since, now| {
+        read(&store, move |tx| {
+            demand::claimed_since(tx, &pool_id("a/b"), at(since), at(now))
+        })
+    };
+    assert_eq!(
+        (claimed_since(7, 8).await, claimed_since(8, 8).await),
+        (1, 0)
+    );
+    // A clock that was ahead wrote the claim, or the claim has expired.
+    assert_eq!(
+        (claimed_since(0, 6).await, claimed_since(0, 20).await),
+        (0, 0)
+    );
     // An expired claim does not count.
     assert_eq!(demand(&store, "a/b", 20).await, (0, 0));
     change(&store, 1, |task| {

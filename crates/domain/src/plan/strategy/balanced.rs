@@ -8,7 +8,7 @@
 mod foresight;
 mod outlook;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rand::Rng;
 
@@ -19,23 +19,20 @@ use super::super::health::Condition;
 use super::super::need::{Load, exact};
 use super::super::notes::Notes;
 use super::super::spot_bids::NoBid;
-use super::super::{NO_MAX_PRICE, Offer, Settings, Snapshot};
+use super::super::{Candidate, NO_MAX_PRICE, Offer, Settings, Snapshot};
 use super::Strategy;
 use super::usable_offers::UsableOffers;
 use super::weighted::{Weighted, draw};
 use crate::demand::Demand;
-use crate::id::OfferingId;
-use crate::market::{BreakerState, OfferingMemory, Trouble, fair_shares};
+use crate::id::{LaunchConfigId, OfferingId};
+use crate::market::{BreakerState, Contest, Given, OfferingMemory, QuotaUse, Trouble};
 use crate::time::Timestamp;
 
 /// An offering that is this share dearer than the best gets 1/e of its machines.
 const SPREAD: f64 = 0.06;
-/// Below this reliability of the best offering, idle workers are kept: others may never come.
+/// If the best offering registers less than this part of the machines that its provider promised,
+/// idle workers are kept: others may never come.
 const REPLACEABLE: f64 = 0.7;
-
-/// Busy workers stop for pools with less than this part of their fair share. Smaller differences
-/// are not worth the boots.
-const POOR: f64 = 0.7;
 
 pub(super) struct Balanced;
 
@@ -106,9 +103,18 @@ impl Strategy for Balanced {
     }
 
     fn let_go(&self, view: &mut View<'_>) {
-        let keep = kept(view.snapshot, &view.load);
-        view.release(keep);
-        view.drain(overdrawn(view.snapshot, &view.load));
+        let snapshot = view.snapshot;
+        let keep = kept(snapshot, &view.load);
+        view.release(keep, |_| true);
+        let mut given = Given::default();
+        for quota in ContestedQuota::all(snapshot) {
+            let uses = |candidate: &Candidate| quota.is_used_by(candidate);
+            view.release(needed(snapshot, &view.load), uses);
+            let released = view.released_units(uses);
+            if let Some(contest) = quota.contest(snapshot, &view.load, released, &given) {
+                view.drain(contest.give(&mut given), uses);
+            }
+        }
     }
 
     fn condition(&self, _settings: &Settings, offer: &Offer, now: Timestamp) -> Condition {
@@ -121,6 +127,19 @@ impl Strategy for Balanced {
             (BreakerState::OnTrial { until }, _) => Condition::OnTrial { until },
             (BreakerState::Closed | BreakerState::HalfOpen, _) => Condition::Usable(1.0),
         }
+    }
+
+    fn left_to_others(&self, snapshot: &Snapshot) -> BTreeMap<OfferingId, String> {
+        let load = Load::of(snapshot);
+        let left = ContestedQuota::all(snapshot).into_iter().filter_map(|quota| {
+            let contest = quota.contest(snapshot, &load, 0.0, &Given::default())?;
+            let surplus = contest.surplus()?;
+            let why = format!(
+                "its quota is used up, and the pool has {surplus:.0} more than its fair share of it"
+            );
+            Some((quota.offering.clone(), why))
+        });
+        left.collect()
     }
 
     fn max_price(&self, settings: &Settings, offer: &Offer) -> Result<Option<f64>, NoBid> {
@@ -144,13 +163,6 @@ impl Strategy for Balanced {
 
     /// Takes machines of the offerings that cost about as little as the best, one at a time.
     fn choose(&self, offers: &mut UsableOffers<'_>, rng: &mut dyn Rng) {
-        let snapshot = offers.snapshot;
-        if let Some(surplus) = surplus_over_share(snapshot, &Load::of(snapshot)) {
-            offers.notes.add(format!(
-                "a quota is used up, and the pool has {surplus:.0} more than its fair share of it"
-            ));
-            return;
-        }
         let mut trials = Trials::limit(offers);
         let scores = scores(offers);
         if let Some(at) = due_trial(offers, &scores) {
@@ -286,21 +298,18 @@ fn weigh(offers: &UsableOffers<'_>, scores: &[f64], weights: &mut Vec<f64>) {
     }));
 }
 
-/// Waiting tasks that running workers will take before a machine that is started now is there.
+/// Waiting tasks that running workers will take before a machine that is started now is there,
+/// beside those that arrive meanwhile.
 fn freed(snapshot: &Snapshot, load: &Load, (boot_ms, due): (f64, f64)) -> f64 {
     let Some(learned) = &snapshot.learned else {
         return 0.0;
     };
-    let Some(task_ms) = learned.task_ms else {
-        return 0.0;
-    };
-    let share = if task_ms > boot_ms {
-        1.0 - (-boot_ms / task_ms).exp()
-    } else {
-        boot_ms / task_ms
-    };
+    let n_runs = snapshot.demand.claimed;
+    let started = learned.starts_within(boot_ms, n_runs, snapshot.ordinary_runs);
+    // Workers that are no supply take no further task.
+    let supply = load.claimed / exact(n_runs.max(1));
     let arriving = (learned.arrivals * boot_ms / 1_000.0 - due).max(0.0);
-    (load.claimed * share - arriving).max(0.0)
+    (started * supply - arriving).max(0.0)
 }
 
 /// The share of the backlog for which machines are started: fewer where the boot of a machine
@@ -320,80 +329,87 @@ fn ratio(snapshot: &Snapshot, outlook: &Outlook) -> f64 {
         .min(1.0)
 }
 
-/// How many running units stay although they are idle. While machines of the pool's offerings do
-/// not come up, all do. If it has no offering now, such as during a pause, that is a decision of
-/// people, and nothing to wait for.
+/// The units for all tasks, or the minimum.
+fn needed(snapshot: &Snapshot, load: &Load) -> f64 {
+    (load.pending + load.claimed).max(exact(snapshot.settings.least()))
+}
+
+/// How many running units stay although they are idle: all, while machines of the pool's offerings
+/// do not come up as promised. If it has no offering now, such as during a pause, people have
+/// decided that, and there is nothing to wait for.
 fn kept(snapshot: &Snapshot, load: &Load) -> f64 {
-    let needed = (load.pending + load.claimed).max(exact(snapshot.settings.least()));
-    if !snapshot.rivals.is_empty() {
-        return needed;
-    }
     let outlook = Outlook::of(snapshot);
     let mut offers = snapshot.offers.iter();
     let has_offering = offers.any(|offer| offer.bid.is_ok() && offer.initial_weight > 0.0);
-    if has_offering && outlook.reliability < REPLACEABLE {
+    if has_offering && outlook.kept_promise < REPLACEABLE {
         return f64::INFINITY;
     }
     let foresight = Foresight::of(snapshot, &outlook);
-    let needed = (needed + foresight.soon).max(foresight.floor);
+    let needed = (needed(snapshot, load) + foresight.soon).max(foresight.floor);
     let learned = snapshot.learned.as_ref();
     let highest = learned.map_or(0, |learned| learned.retention.highest_kept(snapshot.now));
     needed.max(exact(highest))
 }
 
-/// By how much the pool exceeds its fair share of the capacity of all pools that compete for a
-/// quota, if another pool has less than its share.
-fn surplus_over_share(snapshot: &Snapshot, load: &Load) -> Option<f64> {
-    let held = load.running + load.coming;
-    let share = Shares::of(snapshot, load)?.own();
-    (held > share + 1.0).then_some(held - share)
+/// The quota of an offering for which other pools compete with this one.
+struct ContestedQuota<'a> {
+    offering: &'a OfferingId,
+    /// The launch configs of this pool that use it.
+    configs: BTreeSet<&'a LaunchConfigId>,
+    /// Their units that run or are to come.
+    held: u64,
 }
 
-/// How many units of busy workers stop after their task, for the sake of other pools.
-fn overdrawn(snapshot: &Snapshot, load: &Load) -> f64 {
-    let Some(shares) = Shares::of(snapshot, load) else {
-        return 0.0;
-    };
-    let over = load.running + load.coming - shares.own() - 1.0;
-    over.min(shares.missing()).max(0.0)
-}
-
-/// The fair shares of this pool and its rivals; this pool comes first.
-struct Shares {
-    demand: Vec<f64>,
-    held: Vec<f64>,
-    shares: Vec<f64>,
-}
-
-impl Shares {
-    /// `None`: no quota is used up, or all pools have what they need.
-    fn of(snapshot: &Snapshot, load: &Load) -> Option<Self> {
-        if snapshot.rivals.is_empty() {
-            return None;
+impl<'a> ContestedQuota<'a> {
+    fn all(snapshot: &'a Snapshot) -> Vec<Self> {
+        let contested = snapshot.rivals.iter().flat_map(|rival| rival.quotas.keys());
+        let quota = |offering| Self {
+            offering,
+            configs: BTreeSet::new(),
+            held: 0,
+        };
+        let quotas = contested.map(|offering| (offering, quota(offering)));
+        let mut quotas: BTreeMap<&OfferingId, Self> = quotas.collect();
+        if quotas.is_empty() {
+            return Vec::new();
         }
-        let rivals = snapshot.rivals.iter();
-        let mut demand = vec![load.pending + load.claimed];
-        demand.extend(rivals.clone().map(|rival| exact(rival.demand)));
-        let mut held = vec![load.running + load.coming];
-        held.extend(rivals.map(|rival| exact(rival.held)));
-        let is_short = demand.iter().zip(&held).any(|(demand, held)| demand > held);
-        let shares = is_short.then(|| fair_shares(&demand, held.iter().sum()))?;
-        Some(Self {
-            demand,
-            held,
-            shares,
-        })
+        for offer in &snapshot.offers {
+            let offering = offer.offering();
+            if let Some(quota) = offering.and_then(|id| quotas.get_mut(&id)) {
+                quota.configs.insert(&offer.launch_config_id);
+                quota.held = quota.held.saturating_add(offer.held);
+            }
+        }
+        quotas.into_values().collect()
     }
 
-    fn own(&self) -> f64 {
-        self.shares[0]
+    fn is_used_by(&self, candidate: &Candidate) -> bool {
+        let id = candidate.launch_config_id.as_ref();
+        id.is_some_and(|id| self.configs.contains(id))
     }
 
-    /// The units that pools lack which have much less than their shares.
-    fn missing(&self) -> f64 {
-        let all = self.demand.iter().zip(&self.shares).zip(&self.held);
-        let owed = all.map(|((demand, share), held)| (demand.min(*share), *held));
-        let poor = owed.filter(|(owed, held)| *held < POOR * owed);
-        poor.map(|(owed, held)| owed - held).sum()
+    /// `released`: units of this pool there that the load does not contain any more.
+    fn contest(
+        &self,
+        snapshot: &Snapshot,
+        load: &Load,
+        released: f64,
+        given: &Given,
+    ) -> Option<Contest> {
+        let own = QuotaUse {
+            needed: load.pending + load.claimed,
+            everywhere: load.running + load.coming,
+            held: (exact(self.held) - released).max(0.0),
+        };
+        let rivals = snapshot.rivals.iter().enumerate();
+        let rivals = rivals.filter_map(|(number, rival)| {
+            let rival = QuotaUse {
+                needed: exact(rival.demand),
+                everywhere: exact(rival.held),
+                held: exact(*rival.quotas.get(self.offering)?),
+            };
+            Some((number, rival))
+        });
+        Contest::of(own, rivals, given)
     }
 }

@@ -108,11 +108,18 @@ impl<'a> UsableOffers<'a> {
         notes: &'a mut Notes,
     ) -> Self {
         let strategy = snapshot.settings.own_strategy();
+        let left_to_others = strategy.left_to_others(snapshot);
         let mut usable = Vec::with_capacity(snapshot.offers.len());
         let mut skipped = Vec::new();
         let mut resting_until: Option<Timestamp> = None;
         for (index, offer) in snapshot.offers.iter().enumerate() {
-            match UsableOffer::of(snapshot, strategy, index, &budget, notes) {
+            let offering = offer.offering().filter(|_| !left_to_others.is_empty());
+            let why_left = offering.and_then(|id| left_to_others.get(&id));
+            let usable_offer = match why_left {
+                Some(why) => Err(Skip::from(why.clone())),
+                None => UsableOffer::of(snapshot, strategy, index, &budget, notes),
+            };
+            match usable_offer {
                 Ok(offer) => usable.push(offer),
                 Err(skip) => {
                     let (name, why) = (snapshot.name_of(offer), &skip.why);

@@ -240,8 +240,8 @@ impl SampledPool {
             held: capacity.running.saturating_add(capacity.coming()),
             // Other pools make no room for a shadow.
             quotas: match decides_by_memory {
-                true => market_facts::used_up_quotas(&own).into_iter().collect(),
-                false => Vec::new(),
+                true => used_up_quotas(&facts, &offerings, &own),
+                false => BTreeMap::new(),
             },
             foresight: foresees(&facts.pool, facts.defaults),
             ..PoolSample::default()
@@ -266,6 +266,21 @@ impl SampledPool {
             snapshot: snapshot.for_learning(),
         }))
     }
+}
+
+/// The units that the pool has of each quota that is used up.
+fn used_up_quotas(
+    facts: &Facts,
+    offerings: &BTreeMap<LaunchConfigId, OfferingId>,
+    memories: &BTreeMap<OfferingId, OfferingMemory>,
+) -> BTreeMap<OfferingId, u64> {
+    let held = market_facts::held_units(facts, offerings);
+    let full = market_facts::used_up_quotas(memories).into_iter();
+    full.map(|id| {
+        let units = held.get(&id).copied().unwrap_or(0);
+        (id, units)
+    })
+    .collect()
 }
 
 /// The running workers by offering. Nothing is bid for archived launch configs: their offering is

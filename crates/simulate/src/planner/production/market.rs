@@ -127,11 +127,11 @@ impl Market {
         running
     }
 
-    /// Whether a pool competes with others for a quota.
-    pub(super) fn is_quota_used_up(&self) -> bool {
-        self.offerings
-            .iter()
-            .any(|(_, memory)| memory.lacks_quota())
+    /// The offerings whose quota is used up, by their indexes.
+    pub(super) fn used_up_quotas(&self) -> Vec<(usize, &OfferingId)> {
+        let offerings = self.offerings.iter().enumerate();
+        let full = offerings.filter(|(_, (_, memory))| memory.lacks_quota());
+        full.map(|(index, (id, _))| (index, id)).collect()
     }
 
     pub(super) fn best_offer(&self, view: &View<'_>) -> BestOffer {

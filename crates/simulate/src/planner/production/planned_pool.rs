@@ -2,7 +2,7 @@
 
 mod candidates;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use domain::demand::Demand;
 use domain::facts::{ClaimSource, Facts, MarketFacts, Rooms, Starting, most_pending};
@@ -223,6 +223,7 @@ impl PlannedPool {
                 duration_ms,
             } => {
                 memory.add_task(*duration_ms);
+                memory.add_ended(1);
                 view.fleet.workers[*worker].pool
             }
             Observation::Started { .. }
@@ -235,7 +236,7 @@ impl PlannedPool {
         };
         if self.sample_ms.is_none() {
             let state = &view.fleet.pools[pool];
-            memory.reach_level(state.n_pending() + state.n_claimed, view.now());
+            memory.reach_level(state.n_pending() + state.n_claimed(), view.now());
         }
     }
 
@@ -249,9 +250,15 @@ impl PlannedPool {
         of_config.unwrap_or(self.idle_hold_ms)
     }
 
-    /// Units that run or are to come.
-    pub(super) fn held_units(&self, state: &PoolState) -> u64 {
+    /// The offerings of its launch configs, by their indexes.
+    pub(super) fn offerings(&self) -> BTreeSet<usize> {
+        self.configs.iter().map(|config| config.offering).collect()
+    }
+
+    /// Units of these offerings that run or are to come.
+    pub(super) fn held_units(&self, state: &PoolState, is_of: impl Fn(usize) -> bool) -> u64 {
         let counts = state.machines.iter().zip(&self.configs);
+        let counts = counts.filter(|(_, config)| is_of(config.offering));
         let units = counts.map(|(machines, config)| {
             (machines.requested + machines.running) * u64::from(config.capacity)
         });
@@ -271,7 +278,7 @@ impl PlannedPool {
         {
             if self.sample_ms.is_some() {
                 let state = &view.fleet.pools[index];
-                memory.reach_level(state.n_pending() + state.n_claimed, view.now());
+                memory.reach_level(state.n_pending() + state.n_claimed(), view.now());
             }
             self.sampled_ms = Some(view.at_ms);
             let best = market.best_offer(view);
@@ -284,11 +291,17 @@ impl PlannedPool {
                 self.news.expected = memory.expected(view.now());
             }
         }
-        self.read_memory(view, market, rivals);
+        self.read_memory(view, index, market, rivals);
     }
 
     /// Adds what is known to the facts.
-    pub(super) fn read_memory(&mut self, view: &View<'_>, market: &Market, rivals: Vec<Rival>) {
+    pub(super) fn read_memory(
+        &mut self,
+        view: &View<'_>,
+        index: usize,
+        market: &Market,
+        rivals: Vec<Rival>,
+    ) {
         if self.memory.is_none() {
             return;
         }
@@ -296,8 +309,18 @@ impl PlannedPool {
             pool: self.news.clone(),
             offerings: market.memories(),
             starting: self.starting(view),
+            ordinary_runs: self.ordinary_runs(view, &view.fleet.pools[index]),
             rivals,
         });
+    }
+
+    /// How many tasks have been running for an ordinary time.
+    fn ordinary_runs(&self, view: &View<'_>, state: &PoolState) -> Option<u64> {
+        let since = self.news.ordinary_since(view.now())?;
+        let since_ms = view.at_ms - view.now().millis_since(since);
+        let started = state.claims.values();
+        (!state.pending.is_empty())
+            .then(|| started.filter(|at_ms| **at_ms >= since_ms).count() as u64)
     }
 
     pub(super) fn task_time(&self) -> Option<TaskTime> {
@@ -340,6 +363,7 @@ impl PlannedPool {
                 Some(one) if last == Some(awaited.launch) => one.machines += 1,
                 Some(_) | None => starting.push(Starting {
                     launch_config_id: self.config_ids[awaited.config].clone(),
+                    provider_id: self.provider_id.clone(),
                     since: view.now().plus_millis(awaited.launched_ms - view.at_ms),
                     machines: 1,
                 }),
@@ -424,7 +448,7 @@ impl PlannedPool {
         self.facts.horizon = horizon(view.now());
         self.facts.demand = Demand {
             pending: state.n_pending().min(self.most_pending),
-            claimed: state.n_claimed,
+            claimed: state.n_claimed(),
         };
         if self.n_changes != Some(state.n_changes) {
             self.n_changes = Some(state.n_changes);
@@ -522,6 +546,7 @@ impl PlannedPool {
         let bids = places.map(|(config, place)| {
             Ok(Bid {
                 price: Some(view.price(config.offering)),
+                reliability: view.promised_reliability(config.offering),
                 ..Bid::plain(place.clone())
             })
         });

@@ -20,8 +20,8 @@ pub(super) struct Outlook {
     pub(super) boot_ms: f64,
     /// The lowest price of a unit for an hour.
     pub(super) price: f64,
-    /// The highest share of machines that register.
-    pub(super) reliability: f64,
+    /// The highest share of machines that register, in proportion to what the provider promised.
+    pub(super) kept_promise: f64,
     task_ms: f64,
 }
 
@@ -32,7 +32,7 @@ impl Outlook {
         let mut outlook = Self {
             boot_ms: f64::INFINITY,
             price: f64::INFINITY,
-            reliability: 0.0,
+            kept_promise: 0.0,
             task_ms: task_ms.unwrap_or(USUAL_TASK_MS),
         };
         let now = snapshot.now;
@@ -44,7 +44,9 @@ impl Outlook {
                 outlook.price = outlook.price.min(unit_price(offer, bid));
             }
             if is_usable(offer, now) || is_full(offer) {
-                outlook.reliability = outlook.reliability.max(reliability(offer, bid, now));
+                let memory = offer.memory.as_ref();
+                let kept = memory.map_or(1.0, |memory| memory.kept_promise(bid.reliability, now));
+                outlook.kept_promise = outlook.kept_promise.max(kept);
             }
         }
         if !outlook.boot_ms.is_finite() {
