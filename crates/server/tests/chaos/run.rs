@@ -28,7 +28,6 @@ pub(crate) struct Ran {
 pub(crate) async fn run(seed: u64, mutant: Option<Mutant>, postgres: Option<Database>) -> Ran {
     let world = World::open(seed, mutant, postgres).await;
     world.make_pools().await;
-    world.make_budgets().await;
     world.check().await;
     let n_steps = world.chance.between(*STEPS.start(), *STEPS.end());
     let crowd_at = world.has_crowd().then(|| world.chance.between(1, n_steps));
@@ -40,9 +39,6 @@ pub(crate) async fn run(seed: u64, mutant: Option<Mutant>, postgres: Option<Data
         world.check().await;
         if mutant == Some(Mutant::ForgetsRefusals) {
             world.forget_refusals().await;
-        }
-        if mutant == Some(Mutant::ForgetsMoney) {
-            world.forget_money().await;
         }
         if !world.state().problems.is_empty() {
             break;
