@@ -226,7 +226,7 @@ fn a_budget_of_a_provider_refuses_only_its_launch_configs() {
     assert!(
         refusal("aws")
             .unwrap()
-            .starts_with("spent: budget fuzzing (provider aws)")
+            .starts_with("budget fuzzing is spent")
     );
     assert_eq!(refusal("azure"), None);
     let dear = spent(BudgetPeriod::Day, 2 * DOLLAR, 0, 1).room(noon());

@@ -46,7 +46,6 @@ impl World {
         self.check_machines(&before, &after);
         self.check_demand(&before, &after, now).await;
         self.check_refusals(&before, &after);
-        self.check_budgets(&before, &after).await;
         self.check_ends(&before, &after, now);
         self.check_foreign();
         self.check_events(&after).await;
@@ -425,7 +424,7 @@ fn is_about_to_claim(picture: &Picture, worker: &Worker, now: Timestamp) -> bool
         && seen.is_none_or(|seen| seen.recent_tasks.is_empty() && !seen.is_quarantined(now))
 }
 
-pub(crate) fn is_unexpected(worker: &Worker) -> bool {
+fn is_unexpected(worker: &Worker) -> bool {
     let reason = worker.terms.end_reason.as_deref();
     worker.state >= WorkerState::Stopping
         && reason.is_some_and(|reason| UNEXPECTED.contains(&reason))

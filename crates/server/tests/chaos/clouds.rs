@@ -70,8 +70,6 @@ pub(crate) enum Mutant {
     ChargesASecondToNobody,
     /// The harness takes the runs of a part of a machine's time for all of them.
     TakesPartsForAll,
-    /// The harness makes budgets forget what was launched under them.
-    ForgetsMoney,
     /// Processes use the time of day of their machines.
     UsesItsOwnClock,
     /// Processes work although they do not know the time.

@@ -11,7 +11,6 @@
 #[path = "../it/ask.rs"]
 #[expect(dead_code, reason = "the other tests ask for more")]
 mod ask;
-mod budgets;
 mod bug_classes;
 mod checks;
 mod clocks;

@@ -120,11 +120,6 @@ async fn charging_a_second_twice_is_found() {
 }
 
 #[tokio::test]
-async fn forgetting_what_was_launched_under_a_budget_is_found() {
-    is_found(Mutant::ForgetsMoney, 3, "I22").await;
-}
-
-#[tokio::test]
 async fn taking_the_runs_of_a_part_for_all_of_them_is_found() {
     is_found(Mutant::TakesPartsForAll, 0, "I20").await;
 }

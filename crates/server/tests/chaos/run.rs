@@ -44,7 +44,6 @@ pub(crate) async fn run(
 ) -> Ran {
     let world = World::open(kind, seed, mutant, postgres).await;
     world.make_pools().await;
-    world.make_budgets().await;
     world.check().await;
     let n_steps = world.chance.between(*STEPS.start(), *STEPS.end());
     let crowd_at = world.has_crowd().then(|| world.chance.between(1, n_steps));
@@ -60,9 +59,6 @@ pub(crate) async fn run(
         world.check().await;
         if mutant == Some(Mutant::ForgetsRefusals) {
             world.forget_refusals().await;
-        }
-        if mutant == Some(Mutant::ForgetsMoney) {
-            world.forget_money().await;
         }
         if !world.state().problems.is_empty() {
             break;

@@ -140,7 +140,6 @@ impl World {
             90..=92 | 97..=98 if process.life.may_freeze() => {}
             90..=92 | 97..=99 if process.rests() => {}
             90..=92 => self.decide_late(&process).await,
-            100..=102 if self.has_budgets() => self.change_budget().await,
             93..=95 | 100.. => self.change_the_weather(),
             96 => self.a_machine_dies(),
             97..=98 => self.preview_one(&process).await,
@@ -151,7 +150,6 @@ impl World {
 
     async fn provision_in(self: &Arc<Self>, process: &Arc<Process>) {
         self.note(format!("process {} provisions", process.number));
-        self.measure_budgets_in(process).await;
         let rings = self.rings;
         self.lets(
             process,
@@ -162,7 +160,6 @@ impl World {
 
     async fn make_round_in(self: &Arc<Self>, process: &Arc<Process>) {
         self.note(format!("process {} makes its round", process.number));
-        self.measure_budgets_in(process).await;
         let learns = self.learns();
         self.lets(process, |process| async move {
             if learns {
