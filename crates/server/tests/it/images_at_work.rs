@@ -145,7 +145,7 @@ async fn give_to_parent(world: &World) -> String {
     let pid = std::os::unix::process::parent_id();
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let (_, rest) = stat.rsplit_once(')').unwrap();
-    let mut parent: serde_json::Value = serde_json::from_str(&owner.process).unwrap();
+    let mut parent: Value = serde_json::from_str(&owner.process).unwrap();
     parent["pid"] = pid.into();
     parent["started"] = rest.split_whitespace().nth(19).unwrap().into();
     let sql = format!("UPDATE tree_owners SET process = '{parent}'");
