@@ -206,7 +206,7 @@ async fn a_launch_without_a_response_may_have_made_machines() {
         ),
         (
             Behaviour::Says(302, String::new()),
-            "launch: status 302, and the response body",
+            "launch: status 302, and the response is empty",
         ),
         (
             Behaviour::Says(200, "{}".to_owned()),
