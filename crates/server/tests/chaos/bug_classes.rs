@@ -190,7 +190,7 @@ async fn b03_a_machine_that_never_starts_is_ended_without_its_help() {
     world.clouds[0].next_launches([LaunchOutcome::NeverUp]);
     world.plan_all().await;
     let dead = world.machines_of("p/a").remove(0);
-    world.advance_ms(16 * MINUTE_MS);
+    world.listen_ms(16 * MINUTE_MS);
     world.look_around().await;
     world.look_around().await;
     assert!(!world.machines_of("p/a").contains(&dead));

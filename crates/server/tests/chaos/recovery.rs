@@ -116,7 +116,7 @@ impl World {
     }
 
     /// Time passes in which every process decides on the fleet often enough: no process has a gap.
-    fn listen_ms(&self, millis: i64) {
+    pub(crate) fn listen_ms(&self, millis: i64) {
         let mut left = millis;
         while left > 0 {
             let step = left.min(LONGEST_ROUND_MS);

@@ -210,7 +210,7 @@ fleet_on_sqlite_first!(an_ended_worker_names_the_rule, |fleet| {
         .await
         .try_into()
         .unwrap();
-    fleet.pass_ms(crate::fleet_world::REGISTRATION_MS + 1);
+    fleet.listen_ms(crate::fleet_world::REGISTRATION_MS + 1);
     fleet.scan().await;
     let explained = fleet.explain_worker(&key).await;
     let launch = explained["launch"]["launch"].as_str().unwrap();

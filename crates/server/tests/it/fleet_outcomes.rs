@@ -480,7 +480,7 @@ fleet_on_sqlite_first!(
         fleet.tasks(POOL, 3).await;
         fleet.one.fake.next_launches([LaunchOutcome::NeverUp]);
         fleet.round().await;
-        fleet.pass_ms(REGISTRATION_MS + MINUTE_MS);
+        fleet.listen_ms(REGISTRATION_MS + MINUTE_MS);
         fleet.scan().await;
         fleet.end().await;
         fleet.scan().await;

@@ -41,7 +41,7 @@ impl Fleet {
 
 fleet_on_sqlite_first!(a_worker_that_does_not_register_in_time_is_ended, |fleet| {
     let key = fleet.requested().await;
-    fleet.pass_ms(REGISTRATION_MS);
+    fleet.listen_ms(REGISTRATION_MS);
     assert_eq!(fleet.scan().await, json!(null));
     fleet.pass_ms(1);
     assert_eq!(fleet.scan().await, json!({"ended": 1}));
@@ -57,7 +57,7 @@ fleet_on_sqlite_first!(
         let (worker, _) = fleet.one_busy().await;
         // It keeps asking for work, so it is not silent.
         for _ in 0..REREGISTRATION_MS / INACTIVITY_MS {
-            fleet.pass_ms(INACTIVITY_MS);
+            fleet.listen_ms(INACTIVITY_MS);
             fleet.tasks(POOL, 1).await;
             fleet.claim_with(&worker).await;
             fleet.scan().await;
@@ -241,7 +241,7 @@ fleet_test!(
     b05_who_registers_while_it_is_looked_at_is_not_ended_for_being_late,
     |fleet| {
         let key = fleet.requested().await;
-        fleet.pass_ms(REGISTRATION_MS + 1);
+        fleet.listen_ms(REGISTRATION_MS + 1);
         let registration = fleet.registration(&key).send();
         fleet.one.during_the_next_look(async move {
             registration.await.expect(200);
@@ -275,7 +275,7 @@ fleet_test!(
         };
         fleet.edit(&key, patient).await;
         // Its time ends between the look and the judgement.
-        fleet.pass_ms(REREGISTRATION_MS);
+        fleet.listen_ms(REREGISTRATION_MS);
         let ask = fleet.registration_again(&key, &reply);
         let (clock, again) = (std::sync::Arc::clone(&fleet.clock), ask.send());
         fleet.one.during_the_next_look(async move {

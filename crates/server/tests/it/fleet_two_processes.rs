@@ -142,7 +142,10 @@ async fn two_processes_that_scan_at_once_stop_a_worker_once() {
     fleet.tasks(&name(0), 40).await;
     fleet.round().await;
     fleet.news().await;
-    fleet.pass_ms(REGISTRATION_MS + 1);
+    for _ in 0..=REGISTRATION_MS / MINUTE_MS {
+        fleet.listen_ms(MINUTE_MS);
+        other.engine.availability.note_answer(fleet.now());
+    }
     let apps = [Arc::clone(&fleet.app), Arc::clone(&other)];
     let scans = apps.map(|app| {
         tokio::spawn(async move {
