@@ -31,6 +31,7 @@ mod costs;
 mod crowds;
 mod database;
 mod database_over_tls;
+mod declared_hosts;
 mod demo_load;
 mod doctor;
 mod documentation;
