@@ -90,6 +90,7 @@ mod never_fails;
 mod notices;
 mod notices_bounds;
 mod notices_by_mail;
+mod object_artifacts;
 mod open_tree;
 mod order;
 mod outside_auth;
