@@ -40,6 +40,8 @@ accept_mac_over_path_only = true # The Rust client signs so.
 [server]
 check_responses = true
 drain_seconds = {DRAIN_SECONDS}
+[artifacts]
+listen = "127.0.0.1:0"
 [providers.static]
 kind = "static"
 [providers.community-tc-workers-google]

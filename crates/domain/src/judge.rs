@@ -31,6 +31,8 @@ const INACTIVITY: &str = "queueInactivityTimeout";
 const HEARD_MS: i64 = 30 * MINUTE_MS;
 /// A row that expires sooner than this is extended while its worker lives.
 pub const EXPIRY_MARGIN_MS: i64 = 7 * DAY_MS;
+/// It then expires this much later than now.
+pub const EXTENDED_LIFE_MS: i64 = 8 * DAY_MS;
 
 /// The state of the machine, as the provider reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,7 +97,7 @@ pub enum Judgement {
 }
 
 /// `seen` is `None` if the machine could not be checked. Not for workers without a machine of ours:
-/// these end when somebody removes them or when their row expires.
+/// these live until somebody removes them.
 pub fn judge(
     worker: &Worker,
     seen: Option<MachineState>,

@@ -144,6 +144,16 @@ pub fn id_of(
     hashed(&[pool_id.as_str()], configuration)
 }
 
+/// The id of the configuration that declared workers of a pool get. It stands for a launch config:
+/// it changes with the content.
+pub fn id_for_declared_workers(pool: &Pool) -> Result<LaunchConfigId, BadId> {
+    const CONTENT_KEY: &str = "workerConfig";
+    let content = pool.definition.config.get(CONTENT_KEY).cloned();
+    let content = content.unwrap_or_else(|| Value::Object(Map::new()));
+    let content = Map::from_iter([(CONTENT_KEY.to_owned(), content)]);
+    hashed(&[pool.id.as_str()], &content)
+}
+
 /// The id of a launch config if another provider of the pool has one with the same content.
 pub fn id_for_second_provider(
     pool_id: &PoolId,

@@ -1,7 +1,7 @@
 //! The state of launch configs, and the answer to workers that ask for theirs (RFC 191).
 
 use crate::id::{LaunchConfigId, ProviderId, WorkerGroup, names};
-use crate::launch_config::LaunchConfig;
+use crate::launch_config::{LaunchConfig, id_for_declared_workers};
 use crate::overrides::Override;
 use crate::pool::Pool;
 use crate::time::Timestamp;
@@ -61,6 +61,8 @@ pub struct WorkerLaunchConfig<'a> {
     pub provider_id: &'a ProviderId,
     pub group: &'a WorkerGroup,
     pub launch_config_id: Option<&'a LaunchConfigId>,
+    /// The id of the configuration that a declared worker got when it last registered.
+    pub declared_config_id: Option<&'a LaunchConfigId>,
     /// The worker's pool; `None`: it was deleted.
     pub pool: Option<&'a Pool>,
     /// `None`: the worker has none, or it was deleted.
@@ -68,13 +70,13 @@ pub struct WorkerLaunchConfig<'a> {
 }
 
 impl WorkerLaunchConfig<'_> {
-    /// The config of the pool itself stands for the launch config of a worker that has none: it is
-    /// active while the pool has the worker's provider.
+    /// The config of the pool itself stands for the launch config of a declared worker. It is
+    /// active while the pool has the worker's provider and the content that the worker got.
     pub fn answer(&self, overrides: &[Override], now: Timestamp) -> LaunchConfigAnswer {
         let answer = |state, reason: String, until| LaunchConfigAnswer {
             state,
             reason,
-            launch_config_id: self.launch_config_id.cloned(),
+            launch_config_id: self.launch_config_id.or(self.declared_config_id).cloned(),
             until,
         };
         let archived = |reason: String| answer(LaunchConfigState::Archived, reason, None);
@@ -88,7 +90,14 @@ impl WorkerLaunchConfig<'_> {
         let active = |reason: String| answer(LaunchConfigState::Active, reason, None);
         let Some(id) = self.launch_config_id else {
             let pool_id = &pool.id;
-            return active(format!("the config of {pool_id} is in force"));
+            let current = id_for_declared_workers(pool).ok();
+            return match self.declared_config_id {
+                Some(id) if current.as_ref() != Some(id) => archived(format!(
+                    "the `workerConfig` of {pool_id} has changed since this worker registered; it \
+                     gets the new one when it registers again"
+                )),
+                Some(_) | None => active(format!("the config of {pool_id} is in force")),
+            };
         };
         let Some(config) = self.config else {
             return archived(format!("the launch config {id} was deleted"));
@@ -196,6 +205,7 @@ mod tests {
                 provider_id: &"one".parse().unwrap(),
                 group: &"east".parse().unwrap(),
                 launch_config_id: id.as_ref(),
+                declared_config_id: None,
                 pool,
                 config,
             };
@@ -234,5 +244,54 @@ mod tests {
             ask(None, false, None, 1),
             "archived: the worker pool was deleted"
         );
+    }
+
+    #[test]
+    fn the_content_of_the_pool_stands_for_the_launch_config_of_a_declared_worker() {
+        let with = |content: serde_json::Value| {
+            let mut pool = pool("one");
+            if let serde_json::Value::Object(config) = content {
+                pool.definition.config = config;
+            }
+            pool
+        };
+        let got =
+            id_for_declared_workers(&with(json!({"workerConfig": {"a": 1, "b": 2}}))).unwrap();
+        let state = |pool: &Pool| {
+            let worker = WorkerLaunchConfig {
+                provider_id: &"one".parse().unwrap(),
+                group: &"rack".parse().unwrap(),
+                launch_config_id: None,
+                declared_config_id: Some(&got),
+                pool: Some(pool),
+                config: None,
+            };
+            let answer = worker.answer(&[], at(0));
+            assert_eq!(answer.launch_config_id.as_ref(), Some(&got));
+            answer.state
+        };
+        for (content, expected) in [
+            (
+                json!({"workerConfig": {"b": 2, "a": 1}}),
+                LaunchConfigState::Active,
+            ),
+            (
+                json!({"workerConfig": {"a": 1, "b": 2}, "lifecycle": {"reregistrationTimeout": 9}}),
+                LaunchConfigState::Active,
+            ),
+            (
+                json!({"workerConfig": {"a": 1}}),
+                LaunchConfigState::Archived,
+            ),
+            (json!({}), LaunchConfigState::Archived),
+        ] {
+            assert_eq!(state(&with(content.clone())), expected, "{content}");
+        }
+        // No content is as an empty one, and other pools have other ids.
+        let id = |pool: &Pool| id_for_declared_workers(pool).unwrap();
+        assert_eq!(id(&with(json!({}))), id(&with(json!({"workerConfig": {}}))));
+        let mut other = with(json!({}));
+        other.id = "a/c".parse().unwrap();
+        assert_ne!(id(&with(json!({}))), id(&other));
     }
 }

@@ -55,6 +55,9 @@ pub struct Terms {
     /// The launch that made it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub launch_token: Option<String>,
+    /// The id of the configuration that a declared worker got when it last registered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config_id: Option<LaunchConfigId>,
     /// The configuration that the worker gets when it registers; `None` uses the pool's. A machine
     /// that has registered or stopped does not need it any more.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -221,8 +224,16 @@ impl Worker {
         self
     }
 
+    /// A worker that people declared and that runs does not expire: it lives until somebody removes
+    /// it.
     pub fn has_expired(&self, now: Timestamp) -> bool {
-        self.expires < now
+        let is_kept = self.is_declared() && self.state == WorkerState::Running;
+        self.expires < now && !is_kept
+    }
+
+    /// Whether people declared it: no launch made it.
+    pub fn is_declared(&self) -> bool {
+        self.launch_config_id.is_none() && self.terms.launch_token.is_none()
     }
 
     /// The answer when it asks whether it should stop, with the reason; `None` if nothing was
@@ -273,6 +284,12 @@ impl Worker {
         stored.previous_secret = None;
         stored.terms.registered_at.get_or_insert(now.as_millis());
         Ok(Self(stored).with_credentials(secret, expires, now))
+    }
+
+    /// Notes the id of the configuration that a declared worker gets.
+    pub fn note_config(mut self, id: LaunchConfigId) -> Self {
+        self.0.terms.config_id = Some(id);
+        self
     }
 
     /// Replaces the secret of a running worker; its credentials last until `expires`.

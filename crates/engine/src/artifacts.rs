@@ -26,7 +26,7 @@ pub use create_artifact::create_artifact;
 pub use error::ArtifactError;
 pub use expected_file::{ExpectedFile, find_file};
 pub use file_limits::FileLimits;
-pub use file_stream::{ByteStream, stream_file};
+pub use file_stream::{ByteStream, OpenFile};
 pub use follow_log::follow_log;
 pub use log_file::{AppendError, LogState};
 pub use orphaned_files::{KnownFiles, RunFolder, list_runs, list_tasks_after, remove_file};

@@ -8,7 +8,7 @@ use std::fmt::Debug;
 use std::str::FromStr;
 
 use domain::event::{Event, EventBody, WorkerChange};
-use domain::id::{PoolId, ProviderId, TaskId};
+use domain::id::{PoolId, ProviderId, TaskId, WorkerKey};
 use domain::phases::Phase;
 use domain::time::Timestamp;
 use domain::worker::Worker;
@@ -32,6 +32,8 @@ pub struct PendingWakeups {
     pub(super) pools: BTreeSet<PoolId>,
     /// Queues with pending tasks for waiting workers.
     pub(super) queues: BTreeSet<PoolId>,
+    /// Workers that were asked to stop, whose waiting claims are answered.
+    pub(super) dismissals: Vec<WorkerKey>,
     /// Tasks whose dependents may be ready to schedule.
     pub(super) releases: Vec<TaskId>,
     /// Providers with machines to end.
@@ -93,6 +95,12 @@ impl<'a, 'tx> Change<'a, 'tx> {
     pub fn wake_queue(&mut self, queue: &PoolId) {
         self.wakeups.queues.insert(queue.clone());
         self.wakeups.pools.insert(queue.clone());
+    }
+
+    /// These workers were asked to stop. Those that wait for tasks are answered without any, so
+    /// that they soon ask whether to stop.
+    pub(crate) fn dismiss(&mut self, workers: impl IntoIterator<Item = WorkerKey>) {
+        self.wakeups.dismissals.extend(workers);
     }
 
     /// A worker of this provider is stopping: its machine can be ended.

@@ -135,6 +135,9 @@ impl Engine {
         for queue in &wakeups.queues {
             self.queue.dispatcher.wake(self, queue);
         }
+        if !wakeups.dismissals.is_empty() {
+            self.queue.dispatcher.dismiss(&wakeups.dismissals);
+        }
         for pool in &wakeups.pools {
             self.wakeups.wake_pool(pool);
         }

@@ -1,6 +1,7 @@
 //! Worker pools that people create: validated by their providers, planned and written.
 
 mod error;
+mod object_artifacts;
 mod plan;
 mod several_providers;
 mod write_pool;
@@ -193,7 +194,7 @@ async fn check_only_provider(
     if let Some(Value::Array(launch_configs)) = launch_configs.filter(|_| !id.is_null()) {
         remove_only_provider(id, launch_configs)?;
     }
-    let checked = check_config(provider.as_ref(), &mut config).await;
+    let checked = check_config(engine, provider.as_ref(), &mut config).await;
     checked.map_err(|problem| match problem {
         ValidateError::Invalid(invalid) => PoolError::Invalid(invalid.message(&engine.root_url)),
         ValidateError::Cloud(problem) => {
@@ -231,10 +232,14 @@ fn check_planning(config: &Map<String, Value>) -> Result<(), PoolError> {
 
 /// Lets a provider check and complete a config.
 pub(crate) async fn check_config(
+    engine: &Engine,
     provider: &dyn Provider,
     config: &mut Value,
 ) -> Result<(), ValidateError> {
     provider.validate(config).map_err(ValidateError::Invalid)?;
+    if !engine.demand_source.is_outside() {
+        object_artifacts::check(config).map_err(ValidateError::Invalid)?;
+    }
     provider.validate_outside(config).await
 }
 

@@ -1,5 +1,6 @@
 //! The HTTP API: one table of endpoints, and the steps of every request.
 
+mod artifact_origin;
 pub mod auth;
 pub mod body;
 mod body_chunk;
@@ -7,6 +8,7 @@ pub mod call;
 mod client_address;
 mod client_stream;
 mod compression;
+pub mod conditions;
 mod documents;
 pub mod endpoint;
 pub mod error;
@@ -29,6 +31,7 @@ pub mod request_head;
 pub mod response;
 pub mod route;
 mod store_error;
+mod unserved;
 pub mod worker_manager;
 mod write_timeout;
 

@@ -308,6 +308,14 @@ impl Config {
         self.artifacts.folder.clone().or_else(beside)
     }
 
+    /// The URL of the origin of public artifacts, if there is one, without a trailing slash.
+    pub fn artifact_origin(&self) -> Option<String> {
+        let artifacts = &self.artifacts;
+        let configured = artifacts.origin.as_deref();
+        let configured = configured.map(|url| url.trim_end_matches('/').to_owned());
+        configured.or_else(|| artifacts.listen.map(|address| self.url_of(address)))
+    }
+
     fn url_problem(&self, url: &str) -> Option<&'static str> {
         let is_known = |scheme: &str| ["http", "https"].contains(&scheme);
         match url.split_once("://") {
@@ -361,6 +369,14 @@ impl Config {
         for (name, strategy) in &self.strategies {
             if let Some((key, problem)) = strategy.problem() {
                 return wrong(&format!("strategies.{name}.{key}"), &problem);
+            }
+        }
+        if let Some(origin) = self.artifact_origin() {
+            let root_url = self.root_url();
+            let urls = std::iter::once(&root_url).chain(&self.root_url_aliases);
+            let problem = self.artifacts.origin_problem(&origin, self.listen, urls);
+            if let Some(problem) = problem.or_else(|| self.url_problem(&origin)) {
+                return wrong("artifacts.origin", problem);
             }
         }
         self.notify.check()?;

@@ -46,6 +46,16 @@ impl Hosts {
         Host { name, port }
     }
 
+    /// Whether this URL has the host of the server, on any port. Cookies do not distinguish ports.
+    pub fn shares_host_with(&self, url: &str) -> bool {
+        let Some(host) = Host::of(url) else {
+            return true;
+        };
+        self.urls.iter().any(|ours| {
+            ours.name == host.name || (ours.is_this_machine() && host.is_this_machine())
+        })
+    }
+
     /// Whether this is a host of this server, at whose address `local` the connection arrived.
     pub fn contains(&self, host: &Host, local: SocketAddr) -> bool {
         let is_url = |url: &Host| {
@@ -200,6 +210,30 @@ mod tests {
                     "{root_url:?} {header}"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn hosts_are_shared_whatever_the_port_and_the_name_of_this_machine() {
+        let far = hosts(Some("https://fleet.example"), &["http://old.example:81/"]);
+        for (url, expected) in [
+            ("https://fleet.example:8443", true),
+            ("http://FLEET.example", true),
+            ("http://old.example", true),
+            ("https://artifacts.fleet.example", false),
+            ("https://artifacts.example", false),
+            ("http://127.0.0.1:8081", false),
+            ("nonsense", true),
+        ] {
+            assert_eq!(far.shares_host_with(url), expected, "{url}");
+        }
+        let near = hosts(Some("http://127.0.0.1:8080"), &[]);
+        for url in [
+            "http://localhost:8081",
+            "http://[::1]:8081",
+            "http://127.0.0.1:1",
+        ] {
+            assert!(near.shares_host_with(url), "{url}");
         }
     }
 

@@ -19,7 +19,7 @@ use crate::api::listener::Server;
 use crate::background::driver::Driver;
 use crate::background::tree_keeper;
 use crate::background::{self, ClockMeasurement};
-use crate::config::Config;
+use crate::config::{Config, Role};
 use crate::exposure;
 use crate::open_files;
 use crate::start::{StartError, await_database, start};
@@ -34,8 +34,9 @@ pub enum RunError {
         address: SocketAddr,
         problem: io::Error,
     },
-    #[error("cannot listen on `server.metrics_listen` = \"{address}\" ({problem})")]
-    ListenForMetrics {
+    #[error("cannot listen on `{key}` = \"{address}\" ({problem}); does another server use it?")]
+    ListenAt {
+        key: &'static str,
         address: SocketAddr,
         problem: io::Error,
     },
@@ -63,9 +64,15 @@ pub async fn run(
     let address = config.listen;
     let unable = |problem| RunError::Listen { address, problem };
     let listener = TcpListener::bind(address).await.map_err(unable)?;
-    let metrics = listen_for_metrics(&config).await?;
+    let metrics = listen_at("server.metrics_listen", config.server.metrics_listen).await?;
+    let artifacts = config.artifacts.listen;
+    let artifacts = artifacts.filter(|_| config.roles.include(Role::Api));
+    let artifacts = listen_at("artifacts.listen", artifacts).await?;
     // Port 0 means any free port: from here on, the actual port is used.
     config.listen = listener.local_addr().map_err(unable)?;
+    if let Some(artifacts) = &artifacts {
+        config.artifacts.listen = artifacts.local_addr().ok();
+    }
     let listen = config.listen;
     let random = StdRng::try_from_rng(&mut rand::rngs::SysRng)
         .map_err(|problem| RunError::Random(problem.to_string()))?;
@@ -97,18 +104,21 @@ pub async fn run(
     background::start(&app, &mut driver);
     let server = Arc::new(Server::new(Arc::clone(&app)));
     let tree = tokio::spawn(tree_keeper::keep(Arc::clone(&app), stopping.clone()));
-    let serving = tokio::spawn(server.serve(listener, stopping.clone()));
-    let serving_metrics = metrics.map(|listener| {
-        let server = Arc::new(Server::of_metrics(Arc::clone(&app)));
-        tokio::spawn(server.serve(listener, stopping.clone()))
-    });
+    let further = [
+        metrics.map(|listener| (Server::of_metrics(Arc::clone(&app)), listener)),
+        artifacts.map(|listener| (server.of_public_artifacts(), listener)),
+    ];
+    let further = further.into_iter().flatten();
+    let serving: Vec<_> = std::iter::once((server, listener))
+        .chain(further.map(|(server, listener)| (Arc::new(server), listener)))
+        .map(|(server, listener)| tokio::spawn(server.serve(listener, stopping.clone())))
+        .collect();
     tracing::info!(http.address = %listen, "listening on {listen}");
     ready(listen);
     stop.await;
     tracing::info!("stopping: waiting for running requests");
     stopping.cancel();
-    let _ = serving.await;
-    if let Some(serving) = serving_metrics {
+    for serving in serving {
         let _ = serving.await;
     }
     driver.join().await;
@@ -122,14 +132,22 @@ pub async fn run(
     Ok(())
 }
 
-async fn listen_for_metrics(config: &Config) -> Result<Option<TcpListener>, RunError> {
-    let Some(address) = config.server.metrics_listen else {
+/// Listens on the address of this setting, if there is one.
+async fn listen_at(
+    key: &'static str,
+    address: Option<SocketAddr>,
+) -> Result<Option<TcpListener>, RunError> {
+    let Some(address) = address else {
         return Ok(None);
     };
     let listener = TcpListener::bind(address).await;
-    let listener = listener.map_err(|problem| RunError::ListenForMetrics { address, problem })?;
+    let listener = listener.map_err(|problem| RunError::ListenAt {
+        key,
+        address,
+        problem,
+    })?;
     if let Ok(address) = listener.local_addr() {
-        tracing::info!(metrics.address = %address, "serving /metrics on {address}");
+        tracing::info!(http.address = %address, "listening on {address} ({key})");
     }
     Ok(Some(listener))
 }

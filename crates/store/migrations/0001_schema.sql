@@ -125,6 +125,12 @@ CREATE INDEX workers_newest_in_group ON workers (worker_pool_id, worker_group, c
 -- Counts by state and by launch config, without touching the rows.
 CREATE INDEX workers_counted ON workers (worker_pool_id, state, launch_config_id, capacity);
 CREATE INDEX workers_expiring ON workers (expires);
+-- Workers that people declared live until they are removed.
+CREATE INDEX workers_declared ON workers (expires)
+    WHERE state = 'running' AND launch_config_id IS NULL;
+-- Those that were asked to stop, and may wait for tasks.
+CREATE INDEX workers_draining ON workers (worker_pool_id, advised)
+    WHERE draining = 1 AND state = 'running';
 CREATE INDEX workers_stopping ON workers (provider_id, worker_pool_id, worker_group, worker_id)
     WHERE state = 'stopping';
 -- Supply is counted without touching the rows.

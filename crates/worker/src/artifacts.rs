@@ -224,15 +224,29 @@ fn collect(
     Ok(())
 }
 
+/// By the extension, for what reports consist of. Browsers use no style and no script of another
+/// type.
 fn content_type_of(file: &Path) -> &'static str {
     let extension = file.extension().and_then(|it| it.to_str());
     match extension.unwrap_or_default() {
         "txt" | "log" | "md" => "text/plain; charset=utf-8",
-        "json" => "application/json",
-        "html" => "text/html; charset=utf-8",
+        "json" | "map" => "application/json",
+        "html" | "htm" => "text/html; charset=utf-8",
+        "css" => "text/css; charset=utf-8",
+        "js" | "mjs" => "text/javascript; charset=utf-8",
+        "csv" => "text/csv; charset=utf-8",
         "xml" => "application/xml",
+        "wasm" => "application/wasm",
+        "pdf" => "application/pdf",
         "png" => "image/png",
+        "jpg" | "jpeg" => "image/jpeg",
+        "gif" => "image/gif",
+        "webp" => "image/webp",
+        "ico" => "image/x-icon",
         "svg" => "image/svg+xml",
+        "woff" => "font/woff",
+        "woff2" => "font/woff2",
+        "ttf" => "font/ttf",
         "gz" | "tgz" => "application/gzip",
         "zip" => "application/zip",
         _ => "application/octet-stream",
@@ -255,6 +269,21 @@ mod tests {
         items_of(&artifact, folder)
             .map(|items| items.into_iter().map(|item| item.name).collect())
             .map_err(|problem| problem.to_string())
+    }
+
+    #[test]
+    fn files_of_reports_have_the_types_that_browsers_need() {
+        for (file, expected) in [
+            ("out/index.html", "text/html; charset=utf-8"),
+            ("style.css", "text/css; charset=utf-8"),
+            ("a.b.js", "text/javascript; charset=utf-8"),
+            ("m.mjs", "text/javascript; charset=utf-8"),
+            ("font.woff2", "font/woff2"),
+            ("large.bin", "application/octet-stream"),
+            ("css", "application/octet-stream"),
+        ] {
+            assert_eq!(content_type_of(Path::new(file)), expected, "{file}");
+        }
     }
 
     #[test]

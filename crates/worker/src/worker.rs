@@ -432,6 +432,8 @@ async fn archived(site: &RunContext, registered: &RegisteredWorker) -> Option<St
         .client
         .send::<LaunchConfigState>(&call, Some(&credentials));
     let answer = answer.await.ok().filter(LaunchConfigState::is_archived)?;
+    // The next process registers, and so gets the configuration that is in force then.
+    registered.forget();
     Some(format!("its launch config is archived: {}", answer.reason))
 }
 

@@ -141,3 +141,10 @@ test("an error carries what the client reads from it", async () => {
   assert.match(error.message, /Worker pool does not exist/);
   assert.equal(error.body.requestInfo.method, "workerPool");
 });
+
+test("a method that is not served is named", async () => {
+  const secrets = new taskcluster.Secrets(options);
+  const error = await refusal(secrets.get("project/a"));
+  assert.deepEqual([error.statusCode, error.code], [404, "ResourceNotFound"]);
+  assert.match(error.message, /does not serve `secrets\.get`/);
+});

@@ -3,6 +3,7 @@
 import base64
 import gzip
 import json
+from urllib.parse import urljoin
 
 import mohawk
 import pytest
@@ -148,3 +149,57 @@ def test_a_log_is_followed_while_it_is_written(run):
         assert list(lines) == []
     run.worker.reportCompleted(run.task_id, "0")
     assert run.fetch("public/logs/live_backing.log").text == "first line\nsecond line\n"
+
+
+def test_a_download_goes_on_where_it_stopped(run):
+    content = bytes(range(256)) * 10_000
+    run.upload("public/large.bin", content, "application/octet-stream")
+    whole = run.fetch("public/large.bin")
+    headers = {"range": f"bytes={len(content) // 2}-", "if-range": whole.headers["etag"]}
+    rest = requests.get(whole.url, headers=headers, timeout=SECONDS)
+    assert rest.status_code == 206
+    assert rest.content == content[len(content) // 2 :]
+    known = {"if-none-match": whole.headers["etag"]}
+    assert requests.get(whole.url, headers=known, timeout=SECONDS).status_code == 304
+
+
+def test_a_client_without_gzip_gets_the_file_unpacked(run):
+    words = b"many words " * 1_000
+    packed = gzip.compress(words)
+    run.upload("public/log.txt", packed, headers={"content-encoding": "gzip"})
+    url = run.fetch("public/log.txt").url
+    plain = requests.get(url, headers={"accept-encoding": "identity"}, timeout=SECONDS)
+    assert "content-encoding" not in plain.headers
+    assert plain.content == words
+
+
+def test_a_report_of_several_files_shows_at_its_own_origin(run):
+    everybody = taskcluster.Auth(
+        {
+            "rootUrl": run.root_url,
+            "credentials": run.owner.options["credentials"],
+            "maxRetries": 0,
+        }
+    )
+    scopes = {"description": "", "scopes": ["queue:get-artifact:public/*"]}
+    everybody.updateRole("anonymous", scopes)
+    run.upload("public/report/index.html", b"<link href=a.css>", "text/html")
+    run.upload("public/report/a.css", b"p {}", "text/css")
+    run.upload("private/a.css", b"secret", "text/css")
+    page = run.fetch("public/report/index.html")
+    assert not page.url.startswith(run.root_url)
+    assert page.content == b"<link href=a.css>"
+    assert "default-src" not in page.headers["content-security-policy"]
+    style = requests.get(urljoin(page.url, "a.css"), timeout=SECONDS)
+    assert (style.status_code, style.content) == (200, b"p {}")
+    private = requests.get(urljoin(page.url, "../../private/a.css"), timeout=SECONDS)
+    assert private.status_code == 403
+    assert run.fetch("private/a.css").url.startswith(run.root_url)
+
+
+def test_an_absent_service_is_named(run):
+    secrets = taskcluster.Secrets(
+        {"rootUrl": run.root_url, "credentials": run.owner.options["credentials"], "maxRetries": 0}
+    )
+    with pytest.raises(TaskclusterRestFailure, match="does not serve `secrets.get`"):
+        secrets.get("project/a")

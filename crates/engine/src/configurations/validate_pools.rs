@@ -301,7 +301,7 @@ async fn check_provider_config(
         let config = |index: usize| provider.launch_configs.get(to_check.get(index)?.0);
         refusal_by_provider(compilation, compiled, provider, config, invalid)
     };
-    let checked = check_config(by.as_ref(), &mut config).await;
+    let checked = check_config(engine, by.as_ref(), &mut config).await;
     checked.map_err(|problem| match problem {
         ValidateError::Invalid(invalid) => refused(&invalid),
         ValidateError::Cloud(problem) => ConfigurationError::ProviderSetupFailed(format!(

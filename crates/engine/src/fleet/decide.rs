@@ -228,7 +228,10 @@ fn advise(change: &mut Change<'_, '_>, pool_id: &PoolId, plan: &Plan) -> store::
             Some(worker.advise(advice.clone()))
         })
         .collect();
-    store::workers::advise(change.tx, pool_id, &advised)
+    store::workers::advise(change.tx, pool_id, &advised)?;
+    let asked_to_stop = advised.iter().filter(|worker| worker.terms.is_draining());
+    change.dismiss(asked_to_stop.map(|worker| worker.key.clone()));
+    Ok(())
 }
 
 /// Packs the input. If it is too large with what only the shadow reads, the plan is stored without

@@ -13,9 +13,9 @@ use cloud::{
     Sighting,
 };
 use domain::id::{LaunchToken, PoolId, ProviderId, WorkerGroup};
-use domain::judge::{Judgement, Work, end_news};
+use domain::judge::{EXTENDED_LIFE_MS, Judgement, Work, end_news};
 use domain::market::OfferingNews;
-use domain::time::{DAY_MS, MINUTE_MS, Timestamp};
+use domain::time::{MINUTE_MS, Timestamp};
 use domain::worker::{Worker, WorkerState};
 use futures_util::StreamExt as _;
 use store::StoreError;
@@ -39,8 +39,6 @@ const MAX_REGION_WAIT: Duration = Duration::from_secs(30);
 const MAX_REGIONS: usize = 1_000;
 /// The precision of `lastChecked`.
 const CHECKED_MS: i64 = 5 * MINUTE_MS;
-/// The row of an existing machine expires this much later.
-const LIFE_MS: i64 = 8 * DAY_MS;
 
 impl Default for ScanLimits {
     fn default() -> Self {
@@ -364,7 +362,7 @@ fn apply(
     let news = read_end_news(change, &found, &judgement, is_outside)?;
     match judgement {
         Judgement::Keep { .. } => {
-            let kept = worker.keep_until(change.now.plus_millis(LIFE_MS));
+            let kept = worker.keep_until(change.now.plus_millis(EXTENDED_LIFE_MS));
             store::workers::update(change.tx, &kept)?;
         }
         Judgement::Stopped { reason } => {

@@ -35,6 +35,7 @@ pub(super) fn request_stop_with_news(
     let reason = reason.to_owned();
     change.announce_worker(worker, WorkerChange::Removed { reason })?;
     release_worker_claims(change, &worker.key)?;
+    change.dismiss([worker.key.clone()]);
     change.wake_ending(&worker.provider_id);
     change.wake_pool(&worker.key.pool_id);
     Ok(true)

@@ -30,6 +30,7 @@ pub(super) async fn check(
     let parts = Parts::of(engine, ids, &config)?;
     let shares = provider_list::split(ids, authored)?;
     let part = |(index, share): (usize, Share)| Part {
+        engine,
         id: &ids[index],
         provider: parts.providers[index],
         config: parts.config_for(index),
@@ -133,6 +134,7 @@ fn launches(provider: &dyn Provider) -> bool {
 
 /// The part of one provider.
 struct Part<'a> {
+    engine: &'a Engine,
     id: &'a ProviderId,
     provider: &'a dyn Provider,
     config: Map<String, Value>,
@@ -158,7 +160,7 @@ impl Part<'_> {
             config.insert("launchConfigs".to_owned(), own.collect());
         }
         let mut config = Value::Object(config);
-        match check_config(self.provider, &mut config).await {
+        match check_config(self.engine, self.provider, &mut config).await {
             Ok(()) => {}
             Err(ValidateError::Invalid(invalid)) => {
                 let problems = invalid.problems.iter();

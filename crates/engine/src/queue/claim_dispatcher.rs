@@ -11,9 +11,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use domain::id::{PoolId, WorkerKey};
+use domain::time::MINUTE_MS;
 use futures_util::FutureExt;
-use store::StoreError;
 use store::outbox::OutboxRow;
+use store::{StoreError, Tx};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -30,6 +31,10 @@ pub(super) const MAX_WAIT: Duration = Duration::from_secs(20);
 /// Quiet lists are checked for tasks in this interval, plus the jitter of this process.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 const SWEEP_JITTER_MS: u64 = 500;
+/// Workers that were asked to stop this long ago have had an answer since.
+const NEWS_MS: i64 = MINUTE_MS;
+/// A sweep dismisses at most this many workers; the next one takes the others.
+const DISMISSED_AT_ONCE: u32 = 100;
 /// The end of the name of the exchange for pending tasks.
 const TASK_PENDING: &str = "/task-pending";
 
@@ -125,6 +130,21 @@ impl ClaimDispatcher {
         }
     }
 
+    /// Answers the waiting claims of workers that were asked to stop: there are no tasks. Then they
+    /// ask whether they should stop, and not only after the maximum wait.
+    pub fn dismiss(&self, workers: &[WorkerKey]) {
+        let mut waiting = self.waiting();
+        let dismissed = waiting.dismiss(workers);
+        if waiting.is_empty() {
+            self.wakeup.notify_one();
+        }
+        drop(waiting);
+        for worker in dismissed {
+            // A worker that disconnected needs no answer.
+            let _ = worker.answer.send(Ok(None));
+        }
+    }
+
     /// Wakes the queues of published events, also of changes in other processes.
     pub fn wake_for_events(&self, engine: &Arc<Engine>, events: &[OutboxRow]) {
         let waits = |row: &&OutboxRow| row.topic.ends_with(TASK_PENDING);
@@ -200,7 +220,8 @@ fn next_sweep(engine: &Engine) -> Instant {
     Instant::now() + *engine.queue.dispatcher.sweep_interval.get_or_init(draw)
 }
 
-/// Checks all quiet lists for pending tasks, with one statement. Each list has a connection.
+/// Checks all quiet lists for pending tasks, and for workers that another process asked to stop,
+/// with one statement each.
 async fn sweep(engine: &Engine) {
     let quiet = engine.queue.dispatcher.waiting().quiet();
     if quiet.is_empty() {
@@ -208,17 +229,21 @@ async fn sweep(engine: &Engine) {
     }
     let queues: Vec<PoolId> = quiet.iter().map(|(queue, _)| queue.clone()).collect();
     let now = engine.clock.now();
+    let since = now.plus_millis(-NEWS_MS);
     let found = engine.store.scan("claim_sweep", move |tx| {
-        store::pending_tasks::queues_with_work(tx, &queues, now)
+        let ask = |tx: &mut Tx<'_>| {
+            store::claimants::asked_to_stop(tx, &queues, since, DISMISSED_AT_ONCE)
+        };
+        tx.ask(|tx| ask(tx).map(drop));
+        let with_work = store::pending_tasks::queues_with_work(tx, &queues, now)?;
+        Ok::<_, StoreError>((with_work, ask(tx)?))
     });
     match found.await {
-        Ok(found) => {
-            let found = found.into_iter().collect();
-            engine
-                .queue
-                .dispatcher
-                .waiting()
-                .apply_sweep(&quiet, &found);
+        Ok((with_work, asked_to_stop)) => {
+            let with_work = with_work.into_iter().collect();
+            let dispatcher = &engine.queue.dispatcher;
+            dispatcher.waiting().apply_sweep(&quiet, &with_work);
+            dispatcher.dismiss(&asked_to_stop);
         }
         Err(problem) => tracing::debug!(error = %problem, "cannot look for tasks that wait"),
     }

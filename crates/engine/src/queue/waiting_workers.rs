@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use domain::id::PoolId;
+use domain::id::{PoolId, WorkerKey};
 use domain::task::Task;
 use domain::worker::WorkerState;
 use store::StoreError;
@@ -212,6 +212,26 @@ impl WaitingWorkers {
             self.update_due(queue);
         }
         has_left
+    }
+
+    /// Takes the workers with these names out of their lists. Those that are being served stay.
+    pub(super) fn dismiss(&mut self, names: &[WorkerKey]) -> Vec<WaitingWorker> {
+        let mut of_queues: BTreeMap<&PoolId, BTreeSet<&WorkerKey>> = BTreeMap::new();
+        for name in names {
+            of_queues.entry(&name.pool_id).or_default().insert(name);
+        }
+        let mut dismissed = Vec::new();
+        for (queue, names) in of_queues {
+            let Some(list) = self.by_queue.get_mut(queue) else {
+                continue;
+            };
+            let taken = list
+                .waiting
+                .extract_if(.., |_, waiting| names.contains(&waiting.claimant.worker));
+            dismissed.extend(taken.map(|(_, waiting)| waiting));
+            self.update_due(queue);
+        }
+        dismissed
     }
 
     /// This queue may have pending tasks. False: no worker waits for it.

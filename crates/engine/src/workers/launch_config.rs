@@ -28,6 +28,7 @@ pub async fn ask_launch_config(
             provider_id: &worker.provider_id,
             group: &worker.key.group,
             launch_config_id: worker.launch_config_id.as_ref(),
+            declared_config_id: worker.terms.config_id.as_ref(),
             pool: pool.as_ref(),
             config: config.as_ref(),
         };

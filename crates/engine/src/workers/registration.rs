@@ -9,6 +9,7 @@ use access::certificate::Credentials;
 use cloud::{IdentityClaim, Proof, ProviderUnavailable, Verification, VerifyError};
 use domain::event::WorkerChange;
 use domain::id::{ProviderId, WorkerKey};
+use domain::launch_config::id_for_declared_workers;
 use domain::phases::Phase;
 use domain::pool::Pool;
 use domain::time::Timestamp;
@@ -67,6 +68,10 @@ pub async fn register(
             let error = WorkerError::Refused("Worker cannot register".to_owned());
             refuse_because(engine, asked, &invalid.to_string(), error)
         })?;
+        let worker = match id_for_declared_workers(&pool) {
+            Ok(id) if worker.is_declared() => worker.note_config(id),
+            Ok(_) | Err(_) => worker,
+        };
         if let Some(worker) = write_worker(engine, worker, is_new, now).await? {
             measure_registration(&worker, is_new, asked.boot, now);
             return Ok(RegistrationResult {

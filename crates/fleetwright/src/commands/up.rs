@@ -192,6 +192,28 @@ fn is_private(config: &Config) -> bool {
         && config.server.trusted_proxies == 0
 }
 
+/// The port of public artifacts is that of the server and this.
+const ARTIFACT_PORTS_ABOVE: u16 = 10_000;
+
+/// Pages of tasks show at an address of their own, if only this machine can reach the server.
+/// Others may not reach a further port, so for them it must be configured.
+fn provide_artifact_origin(config: &mut Config) {
+    let is_configured = config.artifacts.listen.is_some() || config.artifacts.origin.is_some();
+    if is_configured || !is_private(config) {
+        return;
+    }
+    let is_free = |address: &SocketAddr| std::net::TcpListener::bind(address).is_ok();
+    config.artifacts.listen = Some(artifact_address(config.listen, is_free));
+}
+
+/// Usually the same port after each start, so that addresses of pages stay. Port 0 is any free one.
+fn artifact_address(listen: SocketAddr, is_free: impl Fn(&SocketAddr) -> bool) -> SocketAddr {
+    let (ip, port) = (listen.ip(), listen.port());
+    let above = port.checked_add(ARTIFACT_PORTS_ABOVE).filter(|_| port != 0);
+    let usual = above.map(|port| SocketAddr::new(ip, port));
+    usual.filter(is_free).unwrap_or(SocketAddr::new(ip, 0))
+}
+
 fn has_local_workers(config: &Config) -> bool {
     let mut providers = config.providers.0.iter();
     providers.any(|(id, provider)| {
@@ -244,6 +266,7 @@ fn prepare(
     if config.root_url.is_none() && is_any {
         config.root_url = Some(url_of(config.listen, config.tls.is_some()));
     }
+    provide_artifact_origin(&mut config);
     let mut rng = machine::random_source();
     if config.keys.file == data.keys_file() {
         data.provide_keys(&mut rng)?;
@@ -419,6 +442,41 @@ mod tests {
         ] {
             let config = Config::from_toml(text, Path::new("x.toml")).unwrap();
             assert_eq!(is_private(&config), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn only_a_private_server_gets_an_origin_of_artifacts_unless_one_is_configured() {
+        for (text, expected) in [
+            ("listen = \"127.0.0.1:0\"\n", Some("127.0.0.1:0")),
+            ("listen = \"0.0.0.0:80\"\n", None),
+            ("root_url = \"https://fleet.example.com\"\n", None),
+            ("[server]\ntrusted_proxies = 1\n", None),
+            ("[artifacts]\norigin = \"http://127.0.0.1:1\"\n", None),
+            (
+                "[artifacts]\nlisten = \"127.0.0.1:1\"\n",
+                Some("127.0.0.1:1"),
+            ),
+        ] {
+            let mut config = Config::from_toml(text, Path::new("x.toml")).unwrap();
+            provide_artifact_origin(&mut config);
+            let expected: Option<SocketAddr> = expected.map(|address| address.parse().unwrap());
+            assert_eq!(config.artifacts.listen, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_port_of_artifacts_is_free_and_usually_the_same() {
+        for (listen, is_free, expected) in [
+            ("127.0.0.1:8080", true, "127.0.0.1:18080"),
+            ("127.0.0.1:8080", false, "127.0.0.1:0"),
+            ("[::1]:8080", true, "[::1]:18080"),
+            ("127.0.0.1:55535", true, "127.0.0.1:65535"),
+            ("127.0.0.1:55536", true, "127.0.0.1:0"),
+            ("127.0.0.1:0", true, "127.0.0.1:0"),
+        ] {
+            let address = artifact_address(listen.parse().unwrap(), |_| is_free);
+            assert_eq!(address, expected.parse().unwrap(), "{listen}");
         }
     }
 

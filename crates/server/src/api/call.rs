@@ -15,6 +15,7 @@ use serde_json::Value;
 use store::{StoreError, Tx};
 use tokio_util::sync::CancellationToken;
 
+use super::conditions::Conditions;
 use super::error::{ApiError, Code};
 use super::paging::Page;
 use super::raw_body::RawBody;
@@ -50,8 +51,8 @@ pub struct Call {
     pub connection: Option<Arc<Connection>>,
     /// The client's position in the event stream when its last connection ended.
     pub last_event_id: Option<String>,
-    /// The entity tags of the replies that the client already has.
-    pub if_none_match: Option<String>,
+    /// The content that the client has already, and the part that it asks for.
+    pub conditions: Conditions,
     /// The caller, once it has been authenticated.
     pub caller: Option<Caller>,
 }

@@ -21,6 +21,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
+use super::artifact_origin;
 use super::body::Body;
 use super::client_stream::{ClientStream, read_first_head};
 use super::documents::Documents;
@@ -72,12 +73,18 @@ const HEADERS: [(&str, &str); 8] = [
 /// Answers requests; shared by all connections.
 pub struct Server {
     app: Arc<App>,
-    router: Router,
-    documents: Documents,
-    /// Serves `/metrics` and nothing else.
-    only_metrics: bool,
+    site: Site,
+    connections: Arc<Connections>,
     /// Ends replies that have no end of their own.
     stopping: CancellationToken,
+}
+
+/// The content of one address.
+enum Site {
+    /// The API, and all pages that no other address has.
+    Api(Router, Documents),
+    Metrics,
+    PublicArtifacts(Router),
 }
 
 impl Server {
@@ -86,22 +93,28 @@ impl Server {
             .into_iter()
             .filter(|service| app.config.roles.include(Role::Api) && is_ours(&app, *service))
             .collect();
-        Self {
-            app,
-            router: Router::new(&services),
-            documents: Documents::default(),
-            only_metrics: false,
-            stopping: CancellationToken::new(),
-        }
+        let connections = Connections::new(&app.config.server);
+        let site = Site::Api(Router::new(&services), Documents::default());
+        Self::of(app, site, connections)
     }
 
     /// The server at `server.metrics_listen`.
     pub fn of_metrics(app: Arc<App>) -> Self {
+        let connections = Connections::new(&app.config.server);
+        Self::of(app, Site::Metrics, connections)
+    }
+
+    /// The server at `artifacts.listen`. It has the same places for connections as this one.
+    pub fn of_public_artifacts(&self) -> Self {
+        let site = Site::PublicArtifacts(artifact_origin::router());
+        Self::of(Arc::clone(&self.app), site, Arc::clone(&self.connections))
+    }
+
+    fn of(app: Arc<App>, site: Site, connections: Arc<Connections>) -> Self {
         Self {
             app,
-            router: Router::new(&[]),
-            documents: Documents::default(),
-            only_metrics: true,
+            site,
+            connections,
             stopping: CancellationToken::new(),
         }
     }
@@ -109,11 +122,10 @@ impl Server {
     /// Serves connections until `stop`, then lets running requests end.
     pub async fn serve(self: Arc<Self>, listener: TcpListener, stop: CancellationToken) {
         let limits = &self.app.config.server;
-        let connections = Connections::new(limits);
         let graceful = GracefulShutdown::new();
         loop {
             let accepted = tokio::select! {
-                accepted = accept(&listener, &connections) => accepted,
+                accepted = accept(&listener, &self.connections) => accepted,
                 () = stop.cancelled() => break,
             };
             match accepted {
@@ -303,12 +315,8 @@ impl Server {
         let answering = async {
             if head.bytes() > MAX_HEAD_BYTES {
                 with_status(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, Bytes::new())
-            } else if self.only_metrics {
-                pages::answer_metrics(&self.app, &head)
-            } else if head.uri.path().starts_with("/api/") {
-                request::answer(&self.app, &self.router, head, body).await
             } else {
-                pages::answer(&self.app, &self.documents, &head).await
+                self.site.answer(&self.app, head, body).await
             }
         };
         let mut response = answering.instrument(span).await;
@@ -332,6 +340,19 @@ impl Server {
         RequestTags {
             request_id: fresh(),
             trace_id: given.map_or_else(fresh, str::to_owned),
+        }
+    }
+}
+
+impl Site {
+    async fn answer(&self, app: &Arc<App>, head: RequestHead, body: impl RequestBody) -> Response {
+        match self {
+            Self::Metrics => pages::answer_metrics(app, &head),
+            Self::PublicArtifacts(router) => artifact_origin::answer(app, router, head, body).await,
+            Self::Api(router, _) if head.uri.path().starts_with("/api/") => {
+                request::answer(app, router, head, body).await
+            }
+            Self::Api(_, documents) => pages::answer(app, documents, &head).await,
         }
     }
 }

@@ -1,18 +1,21 @@
 //! The endpoints of the queue: tasks, claims, artifacts, logs and workers.
 
 mod artifact_content;
+mod artifact_paths;
 mod artifacts;
 mod changes;
 mod claims;
 mod counts;
 mod create;
 mod file_headers;
+mod file_reply;
 mod files;
 mod files_table;
 mod groups;
 mod log;
 mod log_stream;
 mod provisioners;
+mod public_artifacts;
 mod quarantine;
 mod reports;
 mod runs;
@@ -34,6 +37,7 @@ use super::error::ApiError;
 use super::reply::Reply;
 
 pub(super) use files_table::FILES;
+pub(super) use public_artifacts::PUBLIC_ARTIFACT;
 pub(super) use tasks_table::{COUNTS, TASKS};
 pub(super) use views_table::{ARTIFACTS, PROVISIONERS, VIEWS};
 

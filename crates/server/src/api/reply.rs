@@ -7,7 +7,7 @@ use engine::artifacts::ByteStream;
 use engine::undo_guard::UndoGuard;
 use futures_util::stream;
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -25,8 +25,9 @@ pub enum Reply {
     Redirect(Redirect),
     /// The content could not be made (424); the JSON has the reason. Not an error of this request.
     NeverMade(Bytes),
-    /// The client's copy is current (304).
-    NotModified(HeaderMap),
+    /// Nothing but headers: the client's copy is current (304), or the content ends before the part
+    /// that it asked for (416).
+    HeadersOnly(StatusCode, HeaderMap),
     /// A stream of another content type than JSON.
     Stream(StreamReply),
 }
@@ -41,6 +42,7 @@ pub struct Redirect {
 /// A reply that is sent while it is made. It has no time limit, and its connection counts as any
 /// other. A reply without a length breaks off when the server stops.
 pub struct StreamReply {
+    pub status: StatusCode,
     /// At least the content type.
     pub headers: HeaderMap,
     pub length: Option<u64>,
@@ -120,6 +122,7 @@ impl Reply {
     /// Complete bytes of another content type than JSON.
     pub fn whole(headers: HeaderMap, bytes: Bytes) -> Self {
         Self::Stream(StreamReply {
+            status: StatusCode::OK,
             headers,
             length: Some(bytes.len() as u64),
             bytes: Box::pin(stream::once(ready(Ok(bytes)))),
@@ -130,6 +133,7 @@ impl Reply {
     pub fn stream(content_type: &'static str, bytes: ByteStream) -> Self {
         let content_type = HeaderValue::from_static(content_type);
         Self::Stream(StreamReply {
+            status: StatusCode::OK,
             headers: HeaderMap::from_iter([(CONTENT_TYPE, content_type)]),
             length: None,
             bytes,

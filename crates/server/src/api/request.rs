@@ -9,13 +9,14 @@ use api_client::with_causes;
 use bytes::Bytes;
 use contract::patterns;
 use engine::measures::Stopwatch;
-use http::header::{AUTHORIZATION, AsHeaderName, CONTENT_ENCODING, CONTENT_TYPE, IF_NONE_MATCH};
+use http::header::{AUTHORIZATION, AsHeaderName, CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, Method};
 use serde_json::{Map, Value};
 
 use super::call::Call;
 use super::client_address;
 use super::compression::compress;
+use super::conditions::Conditions;
 use super::endpoint::{Endpoint, Payload, Service, Verb};
 use super::error::{ApiError, Code};
 use super::query;
@@ -25,6 +26,7 @@ use super::reply::Reply;
 use super::request_head::RequestHead;
 use super::response::{Response, error_reply, not_found, options, reply_with};
 use super::route::{RouteMatch, Router};
+use super::unserved;
 use crate::app::App;
 use crate::authentication::{Caller, RequestToAuthenticate};
 use crate::hosts::Host;
@@ -44,18 +46,34 @@ pub async fn answer(
     head: RequestHead,
     body: impl RequestBody,
 ) -> Response {
-    let Some((service, path)) = service_of(head.uri.path()) else {
-        return not_found();
-    };
+    let path = head.uri.path().to_owned();
+    match service_of(&path) {
+        Some((service, path)) => answer_at(app, router, (service, path), head, body).await,
+        None => unserved::answer(app, &head),
+    }
+}
+
+/// Answers a request at this path of a service.
+pub(super) async fn answer_at(
+    app: &Arc<App>,
+    router: &Router,
+    (service, path): (Service, &str),
+    head: RequestHead,
+    body: impl RequestBody,
+) -> Response {
     if head.method == Method::OPTIONS {
-        return options(&router.verbs(service, path));
+        let verbs = router.verbs(service, path);
+        return match verbs.is_empty() {
+            true => unserved::answer(app, &head),
+            false => options(&verbs),
+        };
     }
     let Some(verb) = Verb::of(&head.method) else {
         return not_found();
     };
     let found = match router.find(service, verb, path) {
         Ok(Some(found)) => found,
-        Ok(None) => return not_found(),
+        Ok(None) => return unserved::answer(app, &head),
         Err(_) => {
             let text = "The path is not valid percent-encoded UTF-8";
             let error = ApiError::new(Code::InvalidRequestArguments, text);
@@ -111,7 +129,7 @@ async fn run(
         address: client_address::address(app, head),
         connection: head.sender.connection.clone(),
         last_event_id: last_event_id(&head.headers),
-        if_none_match: text_header(&head.headers, IF_NONE_MATCH).map(str::to_owned),
+        conditions: Conditions::of(head),
         caller: None,
     };
     let outcome = match app.engine.clock.doubt() {

@@ -36,7 +36,7 @@ pub(super) fn reply_with(
         Reply::MustBeHeard(bytes, if_unheard) => (bytes, Some(if_unheard)),
         Reply::Redirect(elsewhere) => return redirect(elsewhere),
         Reply::NeverMade(json) => return never_made(json),
-        Reply::NotModified(headers) => return not_modified(headers),
+        Reply::HeadersOnly(status, headers) => return headers_only(status, headers),
         Reply::Stream(streamed) => return stream(streamed),
     };
     if app.config.server.check_responses
@@ -71,14 +71,15 @@ fn never_made(json: Bytes) -> Response {
     response
 }
 
-fn not_modified(headers: HeaderMap) -> Response {
-    let mut response = with_status(StatusCode::NOT_MODIFIED, Bytes::new());
+fn headers_only(status: StatusCode, headers: HeaderMap) -> Response {
+    let mut response = with_status(status, Bytes::new());
     *response.headers_mut() = headers;
     response
 }
 
 fn stream(streamed: StreamReply) -> Response {
     let mut response = http::Response::new(Body::stream(streamed.bytes, streamed.length));
+    *response.status_mut() = streamed.status;
     *response.headers_mut() = streamed.headers;
     response
 }

@@ -21,7 +21,7 @@ struct Route {
     segments: Vec<Segment>,
 }
 
-enum Segment {
+pub(super) enum Segment {
     Literal(&'static str),
     /// One segment; `suffix` follows the parameter in it (a colon, in the aliases).
     Parameter {
@@ -40,8 +40,11 @@ pub struct Router {
 pub struct RouteMatch {
     pub endpoint: &'static Endpoint,
     pub name: &'static str,
-    pub parameters: Vec<(&'static str, String)>,
+    pub parameters: Parameters,
 }
+
+/// The values of a route's parameters, in its order.
+pub type Parameters = Vec<(&'static str, String)>;
 
 /// A percent-encoding in the path that does not decode to text.
 #[derive(Debug, PartialEq, Eq)]
@@ -49,11 +52,13 @@ pub struct BadEncoding;
 
 impl Router {
     pub fn new(services: &[Service]) -> Self {
+        let is_served = |endpoint: &&Endpoint| services.contains(&endpoint.service);
+        Self::of(endpoints().iter().filter(is_served))
+    }
+
+    pub(super) fn of(endpoints: impl IntoIterator<Item = &'static Endpoint>) -> Self {
         let mut routes = Vec::new();
-        let served = endpoints()
-            .iter()
-            .filter(|endpoint| services.contains(&endpoint.service));
-        for endpoint in served {
+        for endpoint in endpoints {
             // An alias is tried first because it is more specific.
             if let Some(alias) = endpoint.alias {
                 let segments = take_apart(alias.route, None);
@@ -82,21 +87,15 @@ impl Router {
         verb: Verb,
         path: &str,
     ) -> Result<Option<RouteMatch>, BadEncoding> {
-        let segments: Vec<&str> = path.trim_start_matches('/').split('/').collect();
-        if segments.len() > MAX_SEGMENTS {
+        let Some(segments) = segments(path) else {
             return Ok(None);
-        }
+        };
         for route in &self.routes {
             let endpoint = route.endpoint;
             if endpoint.service != service || endpoint.method != verb {
                 continue;
             }
-            let mut values = Vec::new();
-            if match_segments(&route.segments, &segments, &mut values) {
-                let parameters = values
-                    .into_iter()
-                    .map(|(name, raw)| Ok((name, decode(&raw)?)))
-                    .collect::<Result<_, BadEncoding>>()?;
+            if let Some(parameters) = parameters(&route.segments, &segments)? {
                 return Ok(Some(RouteMatch {
                     endpoint,
                     name: route.name,
@@ -116,7 +115,28 @@ impl Router {
     }
 }
 
-fn take_apart(route: &'static str, wildcard: Option<&'static str>) -> Vec<Segment> {
+/// The segments of a path, unless it has more than any route.
+pub(super) fn segments(path: &str) -> Option<Vec<&str>> {
+    let segments: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+    (segments.len() <= MAX_SEGMENTS).then_some(segments)
+}
+
+/// The values of the parameters; `None`: the path is not one of this route.
+pub(super) fn parameters(
+    route: &[Segment],
+    path: &[&str],
+) -> Result<Option<Parameters>, BadEncoding> {
+    let mut values = Vec::new();
+    if !match_segments(route, path, &mut values) {
+        return Ok(None);
+    }
+    let decoded = values
+        .into_iter()
+        .map(|(name, raw)| Ok((name, decode(&raw)?)));
+    Ok(Some(decoded.collect::<Result<_, BadEncoding>>()?))
+}
+
+pub(super) fn take_apart(route: &'static str, wildcard: Option<&'static str>) -> Vec<Segment> {
     route
         .trim_start_matches('/')
         .trim_end_matches('/')

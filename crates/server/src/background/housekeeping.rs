@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use domain::audit::{AuditEntry, EntityType};
 use domain::event::{AccessChange, EventBody};
 use domain::id::{ClientId, PoolId, ProviderId};
+use domain::judge::{EXPIRY_MARGIN_MS, EXTENDED_LIFE_MS};
 use domain::pool::Pool;
 use domain::time::{DAY_MS, HOUR_MS, MINUTE_MS, Timestamp};
 use domain::waits::WaitCause;
@@ -107,6 +108,11 @@ impl Housekeeping {
         let forget = |name, delete| deletions.delete(store, name, now, delete);
         let used = self.note_uses(now).await;
         tally.add("client_uses", used.map(|()| 0));
+        let kept = forget("worker_keep", |tx, now, size| {
+            let until = now.plus_millis(EXTENDED_LIFE_MS);
+            workers::keep_declared(tx, until, now.plus_millis(EXPIRY_MARGIN_MS), size)
+        });
+        tally.add("workers_kept", kept.await);
         tally.add(
             "workers",
             forget("worker_expire", workers::delete_expired).await,

@@ -129,6 +129,12 @@ impl Ask {
         }
     }
 
+    /// At another server, such as another process on the same database.
+    pub(crate) fn at(mut self, server: &Arc<Server>) -> Self {
+        self.server = Arc::clone(server);
+        self
+    }
+
     pub(crate) fn by(mut self, who: &Who) -> Self {
         self.who = Some(who.clone());
         self

@@ -3,22 +3,28 @@
 use std::sync::Arc;
 
 use cloud::{LaunchOutcome, Provider};
-use domain::id::ProviderId;
+use domain::id::{PoolId, ProviderId};
 use domain::launch::{Cause, LaunchState};
-use domain::time::{DAY_MS, HOUR_MS};
+use domain::time::{DAY_MS, HOUR_MS, Timestamp};
+use domain::worker::{Advice, Worker, WorkerState};
 use engine::random::Random;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
-use serde_json::Value;
+use serde_json::{Value, json};
+use server::api::listener::Server;
 use server::background::Housekeeping;
 use server::background::driver::BackgroundTask;
 use server::start::start_with;
+use testing::sizes_around;
 
 use crate::fleet_world::{
     Fleet, IDLE_MS, MINUTE_MS, POOL, Running, fleet_on_sqlite_first, fleet_test, machine,
     plain_pool, pool, worker_path,
 };
-use crate::samples::{static_pool, static_worker};
+use crate::queue_crowds::{SWEEP_AT_THE_LATEST, let_server_begin};
+use crate::queue_samples::stop_time;
+use crate::samples::{static_pool, static_worker, worker};
+use crate::world::MAX_TRIPS;
 
 const GO: &str = "go: over capacity";
 const STAY: &str = "stay: none";
@@ -383,3 +389,90 @@ fleet_on_sqlite_first!(
         assert_eq!(fleet.workers(POOL).await, before);
     }
 );
+
+fleet_test!(
+    a_worker_that_waits_hears_at_once_that_it_should_stop,
+    |fleet| {
+        fleet.make_pool(POOL, plain_pool(4)).await;
+        let idle = fleet.idle(POOL, 2).await;
+        // Without the advice nothing would ever answer it: no timer fires.
+        let _stopped = stop_time();
+        let waiting = tokio::spawn(fleet.asking(&idle[0]).send());
+        fleet.until_waiting(1).await;
+        fleet.pass_ms(IDLE_MS);
+        fleet.round().await;
+        assert_eq!(waiting.await.unwrap().expect(200), json!({"tasks": []}));
+        assert_eq!(fleet.advices(&idle).await, [GO, GO]);
+    }
+);
+
+fleet_test!(
+    a_worker_that_waits_at_another_process_hears_it_too,
+    |fleet| {
+        fleet.make_pool(POOL, plain_pool(4)).await;
+        let idle = fleet.idle(POOL, 1).await;
+        let random = Random::new(StdRng::seed_from_u64(8));
+        let (config, clock) = (fleet.app.config.clone(), Arc::clone(&fleet.clock) as _);
+        let other = start_with(config, clock, random, fleet.providers())
+            .await
+            .unwrap();
+        let server = Arc::new(Server::new(Arc::clone(&other)));
+        let _stopped = stop_time();
+        let waiting = tokio::spawn(fleet.asking(&idle[0]).at(&server).send());
+        let queue = POOL.parse().unwrap();
+        while other.engine.queue.dispatcher.n_waiting(&queue) < 1 {
+            tokio::task::yield_now().await;
+        }
+        fleet.pass_ms(IDLE_MS);
+        fleet.round().await;
+        assert_eq!(fleet.advices(&idle).await, [GO]);
+        tokio::time::advance(SWEEP_AT_THE_LATEST).await;
+        for number in 0..MAX_TRIPS {
+            if waiting.is_finished() {
+                break;
+            }
+            let_server_begin(fleet, number).await;
+        }
+        assert!(waiting.is_finished(), "the sweep answers it");
+        assert_eq!(waiting.await.unwrap().expect(200), json!({"tasks": []}));
+    }
+);
+
+fleet_test!(
+    a_sweep_finds_the_last_ones_that_were_asked_to_stop,
+    |fleet| {
+        let limit = 100;
+        let (queue, now) = (POOL.parse::<PoolId>().unwrap(), fleet.now());
+        let mut known = 0;
+        for size in sizes_around("engine::queue::claim_dispatcher::DISMISSED_AT_ONCE", limit) {
+            for number in known..size {
+                let asked_at = now.plus_millis(number as i64);
+                fleet.insert(asked_to_stop(number, asked_at)).await;
+            }
+            known = known.max(size);
+            let (queues, most) = ([queue.clone()], u32::try_from(limit).unwrap());
+            let found = fleet.read(move |tx| {
+                store::claimants::asked_to_stop(tx, &queues, now.plus_millis(1), most)
+            });
+            let numbers: Vec<String> = found.await.iter().map(|key| key.id.to_string()).collect();
+            // The first was asked too long ago.
+            let expected: Vec<String> = (1..size)
+                .rev()
+                .take(limit)
+                .map(|it| format!("w{it}"))
+                .collect();
+            assert_eq!(numbers, expected);
+        }
+    }
+);
+
+fn asked_to_stop(number: usize, at: Timestamp) -> Worker {
+    let mut stored = worker(POOL, "g", &format!("w{number}")).into_stored();
+    stored.state = WorkerState::Running;
+    stored.terms.advice = Some(Advice {
+        terminate: true,
+        reason: "r".to_owned(),
+        decided_at: at.as_millis(),
+    });
+    Worker::from_stored(stored)
+}

@@ -143,6 +143,8 @@ on_sqlite_first!(
             .refused(400, "InputError", text);
         change(world, |worker| {
             worker.state = WorkerState::Running;
+            // Declared workers do not expire.
+            worker.launch_config_id = Some("lc1".parse().unwrap());
             worker.expires = worker.created;
         })
         .await;

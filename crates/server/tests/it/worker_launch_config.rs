@@ -106,9 +106,12 @@ on_sqlite_first!(a_declared_worker_asks_too, |world| {
     let registered = world.post("/worker/register", proof).anonymously();
     let who = Who::registered(&registered.await.expect(200));
     let ask = async || -> Answer { world.get(&format!("{worker}/launch-config")).by(&who).await };
+    // A hash of what it got.
+    let id = "lc-07397d1e8be6e8fcd6be";
     assert_eq!(
         checked(&ask().await),
-        json!({"state": "active", "reason": "the config of pp/ee is in force"})
+        json!({"state": "active", "reason": "the config of pp/ee is in force",
+            "launchConfigId": id})
     );
     // Not about other workers.
     let other = world
@@ -124,7 +127,8 @@ on_sqlite_first!(a_declared_worker_asks_too, |world| {
     world.ask(Method::DELETE, pool).await.expect(200);
     assert_eq!(
         checked(&ask().await),
-        json!({"state": "archived", "reason": "pp/ee has left the provider static"})
+        json!({"state": "archived", "reason": "pp/ee has left the provider static",
+            "launchConfigId": id})
     );
     let restored = world.post(pool, static_pool()).await;
     restored.expect(200);

@@ -45,6 +45,31 @@ macro_rules! of_meter {
     };
 }
 
+/// Whether people declared this worker and may still want it: it runs, no launch made it, and its
+/// pool has its provider. Such a worker lives until somebody removes it.
+macro_rules! is_kept {
+    () => {
+        "w.state = 'running' AND w.launch_config_id IS NULL AND EXISTS (\
+         SELECT 1 FROM worker_pools AS p WHERE p.worker_pool_id = w.worker_pool_id \
+         AND (p.provider_id = w.provider_id OR p.further_provider_ids <> \
+         REPLACE(p.further_provider_ids, '\"' || w.provider_id || '\"', '')))"
+    };
+}
+
+/// The names of the next expired workers, whose rows are about to be deleted.
+macro_rules! expired_workers {
+    () => {
+        concat!(
+            "SELECT w.worker_pool_id, w.worker_group, w.worker_id FROM workers AS w \
+             WHERE w.expires < $1 AND NOT (",
+            $crate::cost::meters::is_kept!(),
+            ") ORDER BY w.expires LIMIT $2"
+        )
+    };
+}
+
+pub(crate) use {expired_workers, is_kept};
+
 statements! { TABLE;
     INSERT "meter_insert" =
         "INSERT INTO meters (worker_pool_id, worker_group, worker_id, price, started, charged, \
@@ -60,14 +85,12 @@ statements! { TABLE;
     ENDED "meter_note_ended" = concat!(
         "UPDATE meters SET ended = CASE WHEN $1 > started THEN $1 ELSE started END, due = 0, \
          kind = 'unknown' WHERE ", of_worker!("$2", "$3", "$4"), " AND ended IS NULL");
-    EXPIRED "meter_end_expired" =
+    EXPIRED "meter_end_expired" = concat!(
         "UPDATE meters SET ended = CASE WHEN ended IS NOT NULL THEN ended \
          WHEN $1 > started THEN $1 ELSE started END, due = 0, kind = 'unknown', first_claim = (\
          SELECT w.first_claim FROM workers AS w WHERE w.worker_pool_id = meters.worker_pool_id \
          AND w.worker_group = meters.worker_group AND w.worker_id = meters.worker_id) \
-         WHERE (worker_pool_id, worker_group, worker_id) IN (\
-         SELECT worker_pool_id, worker_group, worker_id FROM workers \
-         WHERE expires < $1 ORDER BY expires LIMIT $2)";
+         WHERE (worker_pool_id, worker_group, worker_id) IN (", expired_workers!(), ")");
     ADD_RUNS "metered_run_insert" =
         "INSERT INTO metered_runs (worker_pool_id, worker_group, worker_id, task_id, run_id, \
          started, resolved, reason) SELECT m.worker_pool_id, m.worker_group, m.worker_id, \

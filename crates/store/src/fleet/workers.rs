@@ -5,7 +5,7 @@ use domain::id::{LaunchConfigId, PoolId, ProviderId, WorkerGroup, WorkerKey};
 use domain::time::Timestamp;
 use domain::worker::{PreviousSecret, StoredWorker, Worker};
 
-use crate::cost::meters;
+use crate::cost::meters::{self, expired_workers, is_kept};
 use crate::engine::{
     ALL_ROWS, BadRow, Cells, Entity, Field, FromRow, Result, Table, Tx, Value, columns, from_row,
     statements, to_json,
@@ -93,10 +93,14 @@ statements! { TABLE;
     FIRST_CLAIM "worker_note_first_claim" =
         "UPDATE workers SET first_claim = $1 WHERE worker_pool_id = $2 AND worker_group = $3 \
          AND worker_id = $4 AND first_claim IS NULL AND state = 'running' RETURNING {columns}";
-    DELETE_EXPIRED "worker_delete_expired" =
-        "DELETE FROM workers WHERE (worker_pool_id, worker_group, worker_id) IN (\
-         SELECT worker_pool_id, worker_group, worker_id FROM workers \
-         WHERE expires < $1 ORDER BY expires LIMIT $2)";
+    KEEP_DECLARED "worker_keep_declared" = concat!(
+        "UPDATE workers SET expires = $1, version = version + 1 \
+         WHERE (worker_pool_id, worker_group, worker_id) IN (\
+         SELECT w.worker_pool_id, w.worker_group, w.worker_id FROM workers AS w \
+         WHERE w.expires < $2 AND ", is_kept!(), " ORDER BY w.expires LIMIT $3)");
+    DELETE_EXPIRED "worker_delete_expired" = concat!(
+        "DELETE FROM workers WHERE (worker_pool_id, worker_group, worker_id) IN (",
+        expired_workers!(), ")");
     LIST_LIVE "worker_list_live" =
         "SELECT {columns} FROM workers WHERE provider_id = $1 AND state <> 'stopped' \
          AND worker_group = $2 AND (worker_pool_id, worker_id) > ($3, $4) \
@@ -227,8 +231,19 @@ pub fn note_first_claim(
     Ok(worker)
 }
 
-/// Deletes expired workers in any state, and ends their meters. Call it again while it returns the
-/// limit.
+/// Moves the expiration of declared workers that live to this time, if it is before the other one,
+/// and returns how many. Call it again while it returns the limit.
+pub fn keep_declared(
+    tx: &mut Tx<'_>,
+    until: Timestamp,
+    before: Timestamp,
+    limit: u32,
+) -> Result<u64> {
+    tx.execute(&KEEP_DECLARED, (until, before, limit))
+}
+
+/// Deletes expired workers, and ends their meters; but no declared worker that lives. Call it again
+/// while it returns the limit.
 pub fn delete_expired(tx: &mut Tx<'_>, now: Timestamp, limit: u32) -> Result<u64> {
     meters::end_expired(tx, now, limit)?;
     tx.execute(&DELETE_EXPIRED, (now, limit))

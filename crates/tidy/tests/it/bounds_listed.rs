@@ -8,6 +8,7 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
         "A version, a mode, a mark, a unit or a width: it counts nothing.",
         &[
             "server::limits::refusal_log::PART_OF_ADDRESS",
+            "fleetwright::commands::up::ARTIFACT_PORTS_ABOVE",
             "permissions::exposure::ENTER",
             "permissions::exposure::READ_OR_WRITE",
             "permissions::private_folder::PASSAGE",

@@ -231,6 +231,9 @@ async fn a_static_worker_whose_launch_config_is_archived_finishes_its_task_and_e
         let (outcome, _) = world.outcome_of(json!({"command": "true"})).await;
         assert_eq!(outcome, "completed", "{state}");
         working.end().await.unwrap();
+        // The first process since then registered again, for the configuration in force; the next
+        // one continued.
+        assert_eq!(world.fleet.look(|state| state.n_registered), 2, "{state}");
     }
 }
 

@@ -12,7 +12,7 @@ fn queue() -> PoolId {
 fn waiting_worker(queue: &str, name: u64, gone: &CancellationToken) -> WaitingWorker {
     WaitingWorker {
         claimant: Claimant {
-            worker: domain::id::WorkerKey {
+            worker: WorkerKey {
                 pool_id: queue.parse().unwrap(),
                 group: "g".parse().unwrap(),
                 id: format!("w{name}").parse().unwrap(),
@@ -244,4 +244,25 @@ async fn ten_thousand_workers_of_a_thousand_queues_are_served_once() {
         serve_all(&mut workers, RemainingWork::None).concat().len() as u64,
         EACH
     );
+}
+
+#[test]
+fn dismissed_workers_leave_their_list_and_others_stay() {
+    let mut workers = waiting_workers(5);
+    let other = waiting_worker("a/other", 2, &CancellationToken::new());
+    let other_name = other.claimant.worker.clone();
+    workers.join(other);
+    let name = |number: u64| waiting_worker(QUEUE, number, &CancellationToken::new());
+    let names = [2, 4, 77].map(|number| name(number).claimant.worker);
+    let dismissed: Vec<_> = workers.dismiss(&names).into_iter().collect();
+    let dismissed = dismissed.iter().map(|worker| &worker.claimant.worker);
+    assert_eq!(dismissed.collect::<Vec<_>>(), [&names[0], &names[1]]);
+    let served = serve_all(&mut workers, RemainingWork::None);
+    assert_eq!(served, [[1, 3, 5, 6]]);
+    // The last of a list takes the list along, and nobody is left to serve.
+    assert_eq!(workers.dismiss(&[other_name]).len(), 1);
+    assert_eq!(workers.n_waiting(&queue()), 3);
+    let rest = [1, 3, 5].map(|number| name(number).claimant.worker);
+    assert_eq!(workers.dismiss(&rest).len(), 3);
+    assert!(workers.is_empty() && !workers.has_due_worker());
 }

@@ -5,6 +5,7 @@ use domain::id::TaskId;
 use domain::time::MINUTE_MS;
 use serde_json::json;
 
+use super::artifact_paths;
 use super::artifacts::{find, target};
 use super::runs::{latest, name, run_id, runs_of};
 use super::signed_url::UrlPurpose;
@@ -78,7 +79,7 @@ async fn follow(call: &mut Call, run_id: Option<u32>) -> Result<Place, ApiError>
     // The first name is not that of a link.
     while names.len() <= MAX_LINKS + 1 {
         let artifact = present(call, &task_id, run_id, wanted).await?;
-        let to = match place(call, &artifact) {
+        let to = match place(call, &artifact).await? {
             Ok(place) => return Ok(place),
             Err(LinkTo(to)) => to,
         };
@@ -112,8 +113,23 @@ pub(super) async fn present(
     Ok(artifact)
 }
 
-/// The location of the content; `Err` with the name if the artifact is a link.
-pub(super) fn place(call: &Call, artifact: &Artifact) -> Result<Place, LinkTo> {
+/// The location of the content; `Err` with the name if the artifact is a link. Artifacts that
+/// everybody may read are at the origin of artifacts, if there is one.
+pub(super) async fn place(
+    call: &Call,
+    artifact: &Artifact,
+) -> Result<Result<Place, LinkTo>, ApiError> {
+    if matches!(artifact.content, Content::File { .. } | Content::Log)
+        && let Some(url) = artifact_paths::url(call, artifact).await?
+    {
+        let storage_type = artifact.content.storage_type();
+        return Ok(Ok(Place::At { storage_type, url }));
+    }
+    Ok(place_of(call, artifact))
+}
+
+/// As `place`, for callers who are at the origin of artifacts or may not be led there.
+pub(super) fn place_of(call: &Call, artifact: &Artifact) -> Result<Place, LinkTo> {
     let storage_type = artifact.content.storage_type();
     let at = |url| Ok(Place::At { storage_type, url });
     match &artifact.content {

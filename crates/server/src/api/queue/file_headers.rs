@@ -22,9 +22,7 @@ pub(super) fn headers(artifact: &Artifact) -> HeaderMap {
         }
     };
     set(CONTENT_TYPE, &artifact.content_type);
-    // Chromium shows no PDF in a sandbox; its viewer is not of our origin either.
-    let is_pdf = artifact.content_type.starts_with("application/pdf");
-    let policy = if is_pdf { PDF_POLICY } else { POLICY };
+    let policy = if is_pdf(artifact) { PDF_POLICY } else { POLICY };
     set(CONTENT_SECURITY_POLICY, policy);
     let file_name = file_name(&artifact.name);
     set(
@@ -32,6 +30,11 @@ pub(super) fn headers(artifact: &Artifact) -> HeaderMap {
         &format!("inline; filename=\"{file_name}\""),
     );
     headers
+}
+
+/// Chromium shows no PDF in a sandbox; its viewer is not of our origin either.
+pub(super) fn is_pdf(artifact: &Artifact) -> bool {
+    artifact.content_type.starts_with("application/pdf")
 }
 
 fn file_name(name: &ArtifactName) -> String {

@@ -3,18 +3,14 @@
 use std::sync::Arc;
 
 use domain::artifact::{Artifact, Content};
-use engine::artifacts::{ArtifactError, ExpectedFile, find_file, stream_file};
-use http::HeaderValue;
-use http::header::CONTENT_ENCODING;
+use engine::artifacts::{ArtifactError, ExpectedFile, OpenFile, find_file};
+use http::HeaderMap;
 
 use super::file_headers::headers;
+use super::file_reply;
 use super::log_stream;
 use super::signed_url::{Target, UrlPurpose};
-use crate::api::{
-    call::Call,
-    error::ApiError,
-    reply::{Reply, StreamReply},
-};
+use crate::api::{call::Call, error::ApiError, reply::Reply};
 
 /// Stores the file of an artifact. The reply is sent once the file is on the disk; before, the
 /// artifact has no file.
@@ -39,8 +35,11 @@ pub(in crate::api) async fn download(call: Call) -> Result<Reply, ApiError> {
         Content::File {
             uploaded: Some(uploaded),
             ..
-        } => file(&call, &artifact, uploaded.encoding.as_deref()).await,
-        Content::Log => log_stream::of_artifact(&call, &artifact).await,
+        } => {
+            let encoding = uploaded.encoding.as_deref();
+            stored(&call, &artifact, encoding, headers(&artifact)).await
+        }
+        Content::Log => log_stream::of_artifact(&call, &artifact, headers(&artifact)).await,
         Content::File { uploaded: None, .. }
         | Content::Reference { .. }
         | Content::Link { .. }
@@ -48,22 +47,20 @@ pub(in crate::api) async fn download(call: Call) -> Result<Reply, ApiError> {
     }
 }
 
-async fn file(call: &Call, artifact: &Artifact, encoding: Option<&str>) -> Result<Reply, ApiError> {
+/// The stored file of an artifact.
+pub(super) async fn stored(
+    call: &Call,
+    artifact: &Artifact,
+    encoding: Option<&str>,
+    headers: HeaderMap,
+) -> Result<Reply, ApiError> {
     let folder = call.app.engine.artifacts.required_folder()?;
     let path = folder.artifact(&artifact.task_id, artifact.run_id, &artifact.name);
-    let Some((length, bytes)) = stream_file(&path, 0).await? else {
+    let Some(file) = OpenFile::open(&path).await? else {
         tracing::error!(task.id = %artifact.task_id, artifact.name = %artifact.name,
             "the file of an artifact is missing: {}; do all servers share the folder?",
             path.display());
         return Err(ArtifactError::NoFile.into());
     };
-    let mut headers = headers(artifact);
-    if let Some(encoding) = encoding.and_then(|text| HeaderValue::from_str(text).ok()) {
-        headers.insert(CONTENT_ENCODING, encoding);
-    }
-    Ok(Reply::Stream(StreamReply {
-        headers,
-        length: Some(length),
-        bytes,
-    }))
+    file_reply::reply(file, encoding, headers, &call.conditions).await
 }

@@ -5,7 +5,7 @@ use domain::id::TaskId;
 use engine::artifacts::{LogPiece, LogState, append_to_log, is_log_external, log_state};
 use serde_json::json;
 
-use super::artifact_content::{LinkTo, place, present};
+use super::artifact_content::{LinkTo, place_of, present};
 use super::log_stream;
 use super::runs::{known_run, latest, runs_of};
 use crate::api::{call::Call, error::ApiError, reply::Reply};
@@ -84,7 +84,7 @@ async fn made_otherwise(call: &Call, task_id: &TaskId, run_id: u32) -> Result<Re
         let Ok(artifact) = present(call, task_id, run_id, name).await else {
             continue;
         };
-        match place(call, &artifact) {
+        match place_of(call, &artifact) {
             Ok(place) => return place.redirect(),
             // No other link is followed: reading it may need a scope that was not checked.
             Err(LinkTo(to)) if to == ArtifactName::LIVE_BACKING_LOG => {}

@@ -12,7 +12,7 @@ use http::header::{
     CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderName,
     LAST_MODIFIED, REFERRER_POLICY,
 };
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use sha2::{Digest, Sha256};
 
 use super::{http_date, subject};
@@ -36,7 +36,7 @@ pub(in super::super) async fn get(mut call: Call) -> Result<Reply, ApiError> {
     let subject = subject(&mut call).await?;
     let (mut headers, tarballs) = find(&call, &subject, "").await?;
     let Some(tarballs) = tarballs else {
-        return Ok(Reply::NotModified(headers));
+        return Ok(Reply::HeadersOnly(StatusCode::NOT_MODIFIED, headers));
     };
     let tarball = tarballs.into_one().await?;
     set(&mut headers, CONTENT_TYPE, TARBALL);
@@ -52,7 +52,7 @@ pub(in super::super) async fn page(mut call: Call) -> Result<Reply, ApiError> {
     let kind = concat!("-page-", env!("CARGO_PKG_VERSION"));
     let (mut headers, tarballs) = find(&call, &subject, kind).await?;
     let Some(tarballs) = tarballs else {
-        return Ok(Reply::NotModified(headers));
+        return Ok(Reply::HeadersOnly(StatusCode::NOT_MODIFIED, headers));
     };
     let name = subject.id().to_owned();
     let page = tarballs.into_page(name).await?;
@@ -70,10 +70,10 @@ async fn find(
     kind: &'static str,
 ) -> Result<(HeaderMap, Option<Tarballs>), ApiError> {
     let only_own = call.query("joined") == Some("false");
-    let given = call.if_none_match.clone().unwrap_or_default();
+    let conditions = call.conditions.clone();
     let is_known = move |records: &[Record]| {
         let headers = headers(records, kind);
-        headers.get(ETAG).is_some_and(|tag| is_known(tag, &given))
+        headers.get(ETAG).is_some_and(|tag| conditions.know(tag))
     };
     let found = find_documentation(&call.app.engine, subject.clone(), only_own, is_known);
     let (records, tarballs) = found.await?;
@@ -97,13 +97,6 @@ fn headers(records: &[Record], kind: &str) -> HeaderMap {
     }
     set(&mut headers, CACHE_CONTROL, CACHING);
     headers
-}
-
-fn is_known(tag: &HeaderValue, known: &str) -> bool {
-    known.split(',').map(str::trim).any(|given| {
-        let given = given.strip_prefix("W/").unwrap_or(given);
-        given == "*" || given.as_bytes() == tag.as_bytes()
-    })
 }
 
 fn set(headers: &mut HeaderMap, name: HeaderName, text: &str) {
