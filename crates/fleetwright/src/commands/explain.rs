@@ -376,7 +376,7 @@ mod tests {
         ]});
         insta::assert_snapshot!(worker_text(&reply), @r"
         2026-11-21 06:00:00Z  requested
-                             now it is running
+                              now it is running
         ");
     }
 

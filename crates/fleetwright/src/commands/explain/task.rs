@@ -146,10 +146,10 @@ mod tests {
         At the latest: 2026-11-21 14:33:00Z. Its deadline is 2026-11-21 16:58:20Z.
 
         Where its waiting time went
-        RUN  CAUSE    SINCE                     WAITED  SHARE
+        RUN  CAUSE    SINCE                      WAITED  SHARE
           0  booting  2026-11-21 13:58:30Z   2 min 52 s   17 %
           1  quota    2026-11-21 14:17:40Z  14 min 22 s   83 %
-             all                           17 min 14 s  100 %
+             all                            17 min 14 s  100 %
         ");
     }
 
@@ -166,9 +166,9 @@ mod tests {
         It has waited 9 s.
 
         Where its waiting time went
-        RUN  CAUSE     SINCE                WAITED  SHARE
+        RUN  CAUSE     SINCE                 WAITED  SHARE
           0  decision  2026-11-21 13:58:30Z     9 s  100 %
-             all                               9 s  100 %
+             all                                9 s  100 %
         ");
     }
 }
