@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use access::Secret;
-use access::Secret;
 use anyhow::Context as _;
 use api_client::{Credentials, is_loopback};
 use clap::{Arg, Args, Command};
