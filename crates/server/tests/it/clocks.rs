@@ -328,6 +328,11 @@ on_both!(
 );
 
 on_both!(a_process_that_ends_leaves_its_readers_to_others, |world| {
+    world
+        .put("/worker-pool/pp%2Fee", static_pool())
+        .await
+        .expect(200);
+    world.events().await;
     let (first, second) = (
         Process::start(world, 0).await,
         Process::start(world, 0).await,
@@ -362,7 +367,7 @@ on_both!(a_process_that_ends_leaves_its_readers_to_others, |world| {
             Process::start(world, 0).await,
             Process::start(world, 0).await,
         );
-        let number = u32::try_from(ahead_ms / HOUR_MS + 10).unwrap();
+        let number = u32::try_from(ahead_ms / HOUR_MS + 20).unwrap();
         ended(number).await;
         assert_eq!(collect(&before).await, one, "{ahead_ms}");
         ended(number + 100).await;
