@@ -350,10 +350,6 @@ on_both!(a_process_that_ends_leaves_its_readers_to_others, |world| {
         world.events().await;
     };
     let one = json!({"outcomes": 1});
-    world
-        .put("/worker-pool/pp%2Fee", static_pool())
-        .await
-        .expect(200);
     ended(1).await;
     assert_eq!(collect(&first).await, one);
     ended(2).await;
