@@ -119,7 +119,9 @@ on_both!(many_declared_hosts_are_kept_in_batches, |world| {
         known = known.max(size);
         world.clock.advance_ms(YEAR_MS);
         let done = world.keep_house().await;
-        assert_eq!(done["workers_kept"].as_u64().unwrap_or(0), known as u64);
+        // A count of none is left out.
+        let kept = done["workers_kept"].as_u64().unwrap_or(0);
+        assert_eq!(kept, known as u64);
         assert_eq!(done["workers"], Value::Null);
     }
     let listed = world.get("/workers/pp%2Fee?limit=1").await.expect(200);
