@@ -39,6 +39,9 @@ pub(crate) async fn run(
             let mut config = up::configuration(file.as_deref(), &data)?;
             if config.auth.taskcluster.is_none() {
                 findings.push(owner(&data));
+                let token = data.owner_token().ok();
+                let owner = token.map(up::owner_with);
+                config.auth.static_clients.extend(owner);
             }
             if let Some(listen) = data.root_url().as_deref().and_then(address_in) {
                 config.listen = listen;

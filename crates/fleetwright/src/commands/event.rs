@@ -306,8 +306,13 @@ mod tests {
             "worker-runing",
         ];
         tail.exchange = names.map(str::to_owned).to_vec();
-        let unknown: Vec<_> = tail.unknown_exchanges().collect();
-        assert_eq!(unknown, ["worker-runing"]);
+        let refused = tail.refuse_unknown_exchanges().unwrap_err();
+        assert_eq!(
+            refused.message,
+            "there is no exchange \"worker-runing\", did you mean \"worker-running\"?"
+        );
+        tail.exchange.truncate(2);
+        assert!(tail.refuse_unknown_exchanges().is_ok());
     }
 
     #[test]

@@ -264,16 +264,21 @@ fn prepare(
     // If another deployment manages clients, a local owner has no effect.
     if config.auth.taskcluster.is_none() {
         let token = data.provide_owner(&config.root_url(), &mut rng)?;
-        config.auth.static_clients.push(StaticClient {
-            client_id: OWNER.to_owned(),
-            access_token: Some(token),
-            access_token_file: None,
-            scopes: vec!["*".to_owned()],
-            description: "The owner of this server, created on its first start.".to_owned(),
-        });
+        config.auth.static_clients.push(owner_with(token));
     }
     serve::check(&config)?;
     Ok((config, is_new))
+}
+
+/// The client that may do everything.
+pub(super) fn owner_with(token: Secret) -> StaticClient {
+    StaticClient {
+        client_id: OWNER.to_owned(),
+        access_token: Some(token),
+        access_token_file: None,
+        scopes: vec!["*".to_owned()],
+        description: "The owner of this server, created on its first start.".to_owned(),
+    }
 }
 
 /// The configuration with the defaults of `up`: paths in the data folder, providers, and the

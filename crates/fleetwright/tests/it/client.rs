@@ -454,7 +454,7 @@ fn each_kind_of_failure_has_its_exit_code() {
         .home
         .run(&["--root-url", &server.root_url(), "pool", "list"]);
     assert_eq!(nobody.code, 4);
-    assert!(nobody.err.contains("owner.env"), "{}", nobody.err);
+    assert!(nobody.err.contains("_CLIENT_ID and"), "{}", nobody.err);
     let missing = server.run(&["pool", "show", "demo/nosuch"]);
     assert!(missing.err.contains("demo/nosuch"), "{}", missing.err);
     assert!(

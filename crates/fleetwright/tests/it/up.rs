@@ -42,7 +42,7 @@ fn the_printed_commands_work() {
     let mut shell = server.home.bare_command(Path::new("sh"), &["-c", &script]);
     let done = Done::of(shell.output().unwrap());
     assert_eq!(done.code, 0, "{}", done.err);
-    for part in ["hello\n", "plan 1", "1 pending"] {
+    for part in ["hello\n", "plan 1", "1 task waits"] {
         assert!(done.out.to_lowercase().contains(part), "{}", done.out);
     }
 }
