@@ -29,7 +29,7 @@ pub struct Problems {
 }
 
 impl Problem {
-    pub(crate) fn at(pointer: &str, message: impl Into<String>) -> Self {
+    pub fn at(pointer: &str, message: impl Into<String>) -> Self {
         Self {
             pointer: pointer.to_owned(),
             message: message.into(),
@@ -82,6 +82,15 @@ impl Problems {
             true => self.listed.push(problem),
             false => self.n_more += 1,
         }
+    }
+
+    pub fn add_all(&mut self, others: Self) {
+        others
+            .listed
+            .into_iter()
+            .for_each(|problem| self.add(problem));
+        self.n_more += others.n_more;
+        self.is_outage |= others.is_outage;
     }
 
     /// Adds an error in an evaluation, with the rules behind it. Does not look for these if the

@@ -42,6 +42,15 @@ const LIST: &[Column] = &[
     Column::text("WHO", "clientId"),
     Column::text("WHAT", "actionType"),
     Column::text("ID", "entityId"),
+    Column::prose("REASON", "detail/reason"),
+];
+const OF_IMAGE: &[Column] = &[
+    Column::age("WHEN", "created"),
+    Column::text("WHO", "clientId"),
+    Column::text("WHAT", "actionType"),
+    Column::number("BUILD", "detail/build"),
+    Column::number("VERSION", "detail/version"),
+    Column::prose("REASON", "detail/reason"),
 ];
 
 pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
@@ -49,7 +58,18 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
         Verb::Show { entity, id, limit } => {
             let call = Call::get(AUTH, &["audit", entity.name(), &id])
                 .to(format!("show the history of {} {id}", entity.name()));
-            session.list(&call, "auditHistory", LIST, &limit).await
+            let columns = match entity {
+                Entity::Image => OF_IMAGE,
+                Entity::Client
+                | Entity::Role
+                | Entity::Pool
+                | Entity::Rules
+                | Entity::Override
+                | Entity::Budget
+                | Entity::Secret
+                | Entity::Hook => LIST,
+            };
+            session.list(&call, "auditHistory", columns, &limit).await
         }
     }
 }

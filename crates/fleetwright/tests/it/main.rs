@@ -13,6 +13,7 @@ mod documentation;
 mod documented_commands;
 mod event;
 mod image_builds;
+mod image_requests;
 mod images;
 mod import;
 mod import_nodepool;
