@@ -13,7 +13,7 @@ pub use candidates::{ClaimSource, MAX_CANDIDATES, RunningWorker, TURN_MS, first_
 
 use crate::budgets::{BudgetRoom, MoneyBudget};
 use crate::demand::Demand;
-use crate::id::{LaunchConfigId, PoolId, ProviderId, StrategyServiceId};
+use crate::id::{ImageName, LaunchConfigId, PoolId, ProviderId, StrategyServiceId};
 use crate::launch::LaunchState;
 use crate::launch_config::LaunchConfig;
 use crate::market::{Announced, OfferingId, OfferingMemory, PoolNews};
@@ -54,6 +54,9 @@ pub struct Facts {
     /// all launches that others have decided.
     pub turn: Option<i64>,
     pub records: BTreeMap<LaunchConfigId, LaunchRecord>,
+    /// The images with a canary of which no start is known to be good, each with the number of
+    /// further machines that may start from it in all pools.
+    pub canary_rooms: BTreeMap<ImageName, u64>,
     /// The memory of the strategy `balanced`; `None` if no strategy of the pool learns.
     pub memory: Option<MarketFacts>,
     /// Tasks that wait for tasks that run, if the pool looks ahead.
@@ -127,6 +130,7 @@ impl Facts {
             inventory: Inventory::default(),
             turn: None,
             records: BTreeMap::new(),
+            canary_rooms: BTreeMap::new(),
             memory: None,
             announced: Vec::new(),
             is_contending: false,
@@ -343,10 +347,14 @@ impl Facts {
             }
             let live = live.get(&config.id).copied().unwrap_or(0);
             let bid = bid.clone().and_then(|bid| bid.checked(self.horizon.now));
-            Offer {
+            let mut offer = Offer {
                 held: held.get(&config.id).copied().unwrap_or(0),
                 ..Offer::of(config, provider_id, live, health, bid).tried(tries)
+            };
+            if let Some(canary) = &mut offer.canary {
+                canary.limit(config, &self.canary_rooms);
             }
+            offer
         };
         let mut offers: Vec<Offer> = self.launch_configs.iter().zip(bids).map(offer).collect();
         add_canaries(&mut offers);

@@ -12,6 +12,7 @@ mod definition;
 mod definition_change;
 mod explanation;
 mod format;
+mod image_request;
 mod launch_variants;
 mod next_steps;
 mod number;
@@ -29,20 +30,22 @@ mod view;
 
 pub use self::backoff::{BUILD_BACKOFF, Backoff, UPLOAD_BACKOFF};
 pub use self::build_record::{
-    BuildFile, BuildLeft, BuildLog, BuildRecord, BuildState, BuildStateError, NewBuild, StoredBuild,
+    BuildFailureCause, BuildFile, BuildLeft, BuildLog, BuildRecord, BuildState, BuildStateError,
+    NewBuild, StoredBuild,
 };
 pub use self::canary::{
-    CanaryEvidence, CanaryGroup, CanaryJudgement, CanaryMetric, CanaryVerdict, FALSE_ALARM_RATE,
-    GroupEvidence, MetricEvidence, RunTrial, START_MARGIN, StartOutcome, TASK_MARGIN, Trial,
-    WRONG_PROMOTION_RATE, judge,
+    CanaryEvidence, CanaryGroup, CanaryJudgement, CanaryMetric, CanaryStarts, CanaryVerdict,
+    FALSE_ALARM_RATE, GroupEvidence, MetricEvidence, RunTrial, START_MARGIN, StartOutcome,
+    TASK_MARGIN, Trial, WRONG_PROMOTION_RATE, judge, most_open_starts,
 };
 pub use self::definition::{BuildMethod, CanarySettings, ElementList, ImageDefinition, Validation};
 pub use self::definition_change::{DefinitionChange, DefinitionEffect, definition_changes};
 pub use self::format::{BadFormat, ImageFormat};
+pub use self::image_request::ImageRequest;
 pub use self::launch_variants::{
     CanaryShare, ImageSelection, LaunchPlace, Selections, Variant, Variants, waits_for,
 };
-pub use self::next_steps::next_steps;
+pub use self::next_steps::{next_build, next_steps};
 pub use self::number::{BuildNumber, UploadNumber};
 pub use self::record_fields::BadRecord;
 pub use self::rollout::{RolloutStep, RolloutView, next_rollout_step};

@@ -52,7 +52,7 @@ pub use bid::{
     Bid, MAX_PRICE, MAX_READY_MS, MAX_UTILITY, PAUSED, check_price, is_out_of_service,
     out_of_service,
 };
-pub use canary::CanaryOffer;
+pub use canary::{CanaryOffer, CanaryRoom};
 pub use health::{FIRST_CLAIM_MS, START_UP_MS};
 pub use input::{BadInput, Input, MAX_PACKED_BYTES};
 pub use need::Load;

@@ -6,7 +6,7 @@ mod rollouts;
 mod trials;
 
 pub use definitions::{
-    DefinitionEdit, ImageError, check_providers, create, delete, exists, is_deleted, note_request,
+    DefinitionEdit, ImageError, check_uploads, create, delete, exists, is_deleted, note_request,
     update,
 };
 pub use refresh_pools::{RefreshError, RefreshRound, refresh_pools};

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use domain::id::ImageName;
 use domain::image::{
-    BuildNumber, BuildRecord, BuildState, UploadNumber, UploadRecord, UploadState, UploadTargetId,
+    BuildFailureCause, BuildNumber, BuildRecord, BuildState, UploadNumber, UploadRecord,
+    UploadState, UploadTargetId,
 };
 use domain::time::Timestamp;
 
@@ -102,12 +103,10 @@ fn build_job(record: &BuildRecord, since: Timestamp) -> Option<(&'static str, i6
     let outcome = match record.state {
         BuildState::Building | BuildState::Deleting => return None,
         BuildState::Ready => "ready",
-        BuildState::Failed {
-            abandoned: true, ..
-        } => "abandoned",
-        BuildState::Failed {
-            abandoned: false, ..
-        } => "failed",
+        BuildState::Failed { cause, .. } => match cause {
+            BuildFailureCause::Build => "failed",
+            BuildFailureCause::BuilderDied | BuildFailureCause::BuilderStopped => "abandoned",
+        },
     };
     let took_ms = duration(record.started, record.finished, record.state_time, since)?;
     Some((outcome, took_ms))

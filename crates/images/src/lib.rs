@@ -25,5 +25,5 @@ pub use logs::{LogError, LogPage, LogQuery, read_build_log};
 pub use mirror::{Mirrored, StoredDefinition};
 pub use ownership::{TreeOwnership, adopt_tree, claim_tree};
 pub use paths::{ImagePaths, Place};
-pub use requests::{Asker, RequestError};
+pub use requests::{Asker, RequestError, RequestedBuild};
 pub use status::{ImageAge, status_before_mirror};

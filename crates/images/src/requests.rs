@@ -2,10 +2,11 @@
 
 use std::iter;
 
-use backplane::tree::{Lifetime, Op, TreeError};
+use backplane::tree::{Lifetime, Op, TreeError, TreePath, lock_path};
 use domain::id::ImageName;
 use domain::image::{
-    BuildNumber, BuildRecord, BuildState, BuildStateError, ImageInUse, image_in_use,
+    BuildNumber, BuildRecord, BuildRequest, BuildState, BuildStateError, ImageInUse, Step,
+    WaitReason, image_in_use,
 };
 use domain::time::Timestamp;
 
@@ -23,9 +24,28 @@ pub struct Asker {
     pub reason: String,
 }
 
+/// The build that a request leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestedBuild {
+    /// It runs already. `None`: it is the next one.
+    pub running: Option<BuildNumber>,
+    /// The newest build so far.
+    pub newer_than: BuildNumber,
+}
+
+/// A build, and whether its builder holds the lock.
+struct NewestBuild {
+    number: BuildNumber,
+    /// `None`: it cannot be read.
+    record: Option<BuildRecord>,
+    is_running: bool,
+    /// A person wants it to end.
+    is_cancelled: bool,
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
-    #[error("image {0} is not in the tree: it does not exist, or was created a moment ago")]
+    #[error("image {0} does not exist")]
     NoImage(ImageName),
     #[error("image {image} has no build {build}")]
     NoBuild {
@@ -56,42 +76,187 @@ impl Asker {
 
 impl ImageTree {
     /// Asks for a build. While a request waits, further ones change nothing. If a build that
-    /// answers it runs already or is ready, another one follows.
+    /// answers it runs already or is ready, another one follows. The first build of a definition
+    /// meets all requests that come before it has ended.
     pub async fn request_build(
         &self,
         image: &ImageName,
         asker: &Asker,
-    ) -> Result<(), RequestError> {
+    ) -> Result<RequestedBuild, RequestError> {
         self.check_image(image)?;
-        let place = Place::Request(image.clone());
-        let is_answered = self.image(image, |it| {
-            let Some(request) = &it.request else {
-                return false;
+        let path = Place::Request(image.clone()).path()?;
+        let counted_in = Place::Image(image.clone()).path()?;
+        for _ in 0..ATTEMPTS {
+            // Builds and requests count in its version, as each of them is a new node. It comes
+            // first: a later build or request changes it.
+            let counted = match self.tree().get(&counted_in).await {
+                Err(TreeError::NoNode(_)) => return Err(RequestError::NoImage(image.clone())),
+                node => node?.stat.version,
             };
-            let running = it.running().map(|(number, _)| number);
-            it.builds.iter().any(|(number, build)| {
-                let record = build.record.as_ref();
-                record.is_some_and(|record| {
-                    let is_good = record.state == BuildState::Ready || running == Some(*number);
-                    is_good && record.request == Some(request.at)
-                })
-            })
-        });
-        let path = place.path()?;
-        let create = [Op::create(path.clone(), asker.note()?), count(image)?];
-        if is_answered == Some(true) {
-            let again: Vec<Op> = iter::once(Op::delete(path)).chain(create.clone()).collect();
-            match self.tree().multi(&again).await {
-                Ok(_) => return Ok(()),
-                // It was answered meanwhile.
-                Err(TreeError::Operation { .. }) => {}
+            let newest = self.newest_build(image).await?;
+            let requested = RequestedBuild {
+                newer_than: newest.as_ref().map_or(BuildNumber(0), |it| it.number),
+                running: None,
+            };
+            if let Some(newest) = &newest
+                && self.is_first_of_definition(image, newest)
+            {
+                let running = Some(newest.number);
+                return Ok(RequestedBuild {
+                    running,
+                    ..requested
+                });
+            }
+            let count = Op::Set {
+                path: counted_in.clone(),
+                data: Vec::new(),
+                expected: Some(counted),
+            };
+            let create = [Op::create(path.clone(), asker.note()?), count];
+            let ops = match self.tree().exists(&path).await? {
+                None => create.to_vec(),
+                Some(stat) if self.is_answered(image, stat.created, newest.as_ref()) => {
+                    iter::once(Op::delete(path.clone())).chain(create).collect()
+                }
+                Some(_) => return Ok(requested),
+            };
+            match self.write_together(&ops).await {
+                Ok(()) => return Ok(requested),
+                // Somebody else asked, a build began, or the request was cleared.
+                Err(TreeError::BadVersion(_) | TreeError::NodeExists(_) | TreeError::NoNode(_)) => {
+                }
                 Err(error) => return Err(error.into()),
             }
         }
-        match self.write_together(&create).await {
-            Ok(()) | Err(TreeError::NodeExists(_)) => Ok(()),
-            Err(error) => Err(error.into()),
+        Err(changing(image))
+    }
+
+    /// The newest build, as the tree has it now. The copy may be behind.
+    async fn newest_build(&self, image: &ImageName) -> Result<Option<NewestBuild>, RequestError> {
+        let builds = Place::Builds(image.clone()).path()?;
+        let names = self.tree().children(&builds).await?;
+        let numbers = names
+            .iter()
+            .filter_map(|name| name.parse::<BuildNumber>().ok());
+        let Some(number) = numbers.max() else {
+            return Ok(None);
+        };
+        let record = match self
+            .tree()
+            .get(&Place::Build(image.clone(), number).path()?)
+            .await
+        {
+            // It was removed a moment ago.
+            Err(TreeError::NoNode(_)) => None,
+            node => BuildRecord::parse(&node?.data).ok(),
+        };
+        let is_building = |record: &&BuildRecord| record.state == BuildState::Building;
+        let is_running = match record.as_ref().filter(is_building) {
+            Some(record) => self.is_held(&builds, record.fence).await?,
+            None => false,
+        };
+        let cancel = Place::Cancel(image.clone(), number).path()?;
+        Ok(Some(NewestBuild {
+            number,
+            record,
+            is_running,
+            is_cancelled: self.tree().exists(&cancel).await?.is_some(),
+        }))
+    }
+
+    /// Whether it is made from the present definition, from which no build is ready yet.
+    fn is_first_of_definition(&self, image: &ImageName, newest: &NewestBuild) -> bool {
+        let made_from = |record: &BuildRecord| record.build_hash.clone();
+        let hash = newest.record.as_ref().and_then(made_from);
+        let is_wanted = newest.is_running && !newest.is_cancelled;
+        let is_first = self.image(image, |it| {
+            let wanted = it.definition.as_ref().map(|it| it.definition.build_hash());
+            let records = it.builds.values().filter_map(|build| build.record.as_ref());
+            let mut ready = records.filter(|record| record.state == BuildState::Ready);
+            hash.is_some() && hash == wanted && !ready.any(|record| made_from(record) == hash)
+        });
+        is_wanted && is_first == Some(true)
+    }
+
+    /// Whether the request of this time has its build.
+    fn is_answered(&self, image: &ImageName, at: Timestamp, newest: Option<&NewestBuild>) -> bool {
+        let is_for = |record: &BuildRecord| record.request == Some(at);
+        let has_build = |newest: &NewestBuild| {
+            let record = newest.record.as_ref().filter(|record| is_for(record));
+            let is_ready = record.is_some_and(|record| record.state == BuildState::Ready);
+            is_ready || (record.is_some() && (newest.is_running || newest.is_cancelled))
+        };
+        let is_ready = self.image(image, |it| {
+            let mut records = it.builds.values().filter_map(|build| build.record.as_ref());
+            records.any(|record| record.state == BuildState::Ready && is_for(record))
+        });
+        newest.is_some_and(has_build) || is_ready == Some(true)
+    }
+
+    /// Why no build begins now for a request, in words. `None`: it begins.
+    pub fn why_no_build(
+        &self,
+        image: &ImageName,
+        asked: &RequestedBuild,
+        now: Timestamp,
+    ) -> Option<String> {
+        let is_begun = self.image(image, |it| {
+            let newest = it.builds.keys().next_back();
+            newest.is_some_and(|newest| *newest > asked.newer_than)
+        });
+        if is_begun == Some(true) {
+            return None;
         }
+        let mut view = self.view(image, now)?;
+        // The copy may not show it yet.
+        view.request.get_or_insert_with(|| BuildRequest {
+            at: now,
+            by: String::new(),
+            reason: String::new(),
+        });
+        let is_running = self.image(image, |it| it.running().is_some());
+        match view.next_build()? {
+            // The lock is taken for the build that was asked for, which begins.
+            Step::Wait {
+                reason: WaitReason::Building { .. },
+                ..
+            } if is_running == Some(false) => None,
+            Step::Wait { reason, .. } => Some(reason.to_string()),
+            Step::Build { .. }
+            | Step::Upload { .. }
+            | Step::MarkBuildAbandoned { .. }
+            | Step::MarkUploadAbandoned { .. }
+            | Step::DeleteUpload { .. }
+            | Step::DeleteBuild { .. }
+            | Step::RemoveLeftover(_)
+            | Step::ClearRequest { .. } => None,
+        }
+    }
+
+    /// Whether the lock under which a record was written still exists. The record must be read
+    /// first: its lock is older, so a lock that is missing now has ended for good. Nodepool writes
+    /// no fence, so any lock may belong to its record.
+    pub(crate) async fn is_held(
+        &self,
+        locked: &TreePath,
+        fence: Option<u64>,
+    ) -> Result<bool, TreeError> {
+        let directory = lock_path(locked)?;
+        let names = match self.tree().children(&directory).await {
+            Err(TreeError::NoNode(_)) => return Ok(false),
+            names => names?,
+        };
+        let Some(fence) = fence else {
+            return Ok(!names.is_empty());
+        };
+        for name in names {
+            match self.tree().get(&directory.join(&name)?).await {
+                Ok(node) if u64::try_from(node.stat.created_by) == Ok(fence) => return Ok(true),
+                Ok(_) | Err(TreeError::NoNode(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(false)
     }
 
     /// Removes the request of this time, but none that was made since.
@@ -235,16 +400,6 @@ impl ImageTree {
             Err(error) => Err(error.into()),
         }
     }
-}
-
-/// Counts a request in the version of the image's node. The version of the request itself does not
-/// tell two requests apart, as each is a new node.
-fn count(image: &ImageName) -> Result<Op, TreeError> {
-    Ok(Op::Set {
-        path: Place::Image(image.clone()).path()?,
-        data: Vec::new(),
-        expected: None,
-    })
 }
 
 fn no_build(image: &ImageName, build: BuildNumber) -> RequestError {

@@ -27,7 +27,8 @@ pub fn status_before_mirror(name: &ImageName, version: i64) -> Value {
         "state": "waiting",
         "builds": [],
         "targets": [],
-        "standing": {"rolledBack": []},
+        "standing": {"rolledBack": [], "passedOver": []},
+        "nextBuild": {"action": "wait", "step": STEP},
         "nextSteps": [{"action": "wait", "step": STEP}],
     })
 }
@@ -52,6 +53,10 @@ fn status(name: &ImageName, image: &ImageNode, view: Option<&OwnedView>) -> Valu
         ("builds", json!(builds)),
         ("targets", view.map_or_else(|| json!([]), targets_json)),
         ("standing", standing_json(&image.standing)),
+        (
+            "nextBuild",
+            json!(view.and_then(OwnedView::next_build).as_ref().map(step_json)),
+        ),
         (
             "nextSteps",
             json!(steps.iter().map(step_json).collect::<Vec<_>>()),
@@ -89,6 +94,9 @@ fn state(image: &ImageNode, steps: &[Step]) -> &'static str {
     if waits(|it| matches!(it, WaitReason::BuildFailed { .. })) {
         return "build failed";
     }
+    if waits(|it| matches!(it, WaitReason::BuildCancelled { .. })) {
+        return "build cancelled";
+    }
     if waits(|it| matches!(it, WaitReason::UploadFailed { .. })) {
         return "upload failed";
     }
@@ -120,6 +128,7 @@ fn build_json(number: BuildNumber, build: &BuildNode, standing: &Standing) -> Va
     }
     if let Some(decision) = standing.decisions.get(&number) {
         let key = match standing.rejected.contains(&number) {
+            true if decision.is_passed_over => "passedOver",
             true => "rolledBack",
             false => "promoted",
         };
@@ -130,8 +139,8 @@ fn build_json(number: BuildNumber, build: &BuildNode, standing: &Standing) -> Va
 }
 
 fn record_json(record: &BuildRecord) -> Map<String, Value> {
-    let error = match &record.state {
-        BuildState::Failed { error, .. } => Some(error),
+    let failure = match &record.state {
+        BuildState::Failed { error, cause } => Some((error, cause.as_str())),
         BuildState::Building | BuildState::Ready | BuildState::Deleting => None,
     };
     let files = record.formats.iter().map(|(format, file)| {
@@ -152,7 +161,8 @@ fn record_json(record: &BuildRecord) -> Map<String, Value> {
         ("attempt", json!(record.attempt)),
         ("started", time(record.started)),
         ("finished", time(record.finished)),
-        ("error", json!(error)),
+        ("error", json!(failure.map(|(error, _)| error))),
+        ("cause", json!(failure.map(|(_, cause)| cause))),
         ("files", json!(files.collect::<Vec<_>>())),
     ])
 }
@@ -268,16 +278,23 @@ fn upload_since(build: &BuildView, selected: &SelectedUpload) -> Option<Timestam
 }
 
 fn standing_json(standing: &Standing) -> Value {
-    let rejected: Vec<u64> = standing.rejected.iter().map(|build| build.0).collect();
+    let is_passed_over = |build: &&BuildNumber| {
+        let decision = standing.decisions.get(build);
+        decision.is_some_and(|decision| decision.is_passed_over)
+    };
+    let rejected = standing.rejected.iter();
+    let (passed_over, rejected): (Vec<BuildNumber>, Vec<BuildNumber>) =
+        rejected.partition(is_passed_over);
     without_nulls([
         ("promoted", json!(standing.promoted.map(|build| build.0))),
         ("candidate", json!(standing.candidate.map(|build| build.0))),
         ("rolledBack", json!(rejected)),
+        ("passedOver", json!(passed_over)),
     ])
 }
 
 fn decision_json(decision: &BuildDecision) -> Value {
-    let BuildDecision { at, by, reason } = decision;
+    let BuildDecision { at, by, reason, .. } = decision;
     json!({"since": at.to_string(), "by": by, "reason": reason})
 }
 

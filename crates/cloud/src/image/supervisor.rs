@@ -232,7 +232,7 @@ fn explain(program: &str, environment: &BTreeMap<String, String>, error: &io::Er
     NotStarted::Missing(if is_path {
         format!("the program {program} does not exist")
     } else {
-        format!("the program {program} is not in PATH ({path})")
+        format!("the program {program} is in no folder of the builder's PATH")
     })
 }
 

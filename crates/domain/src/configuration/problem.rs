@@ -31,7 +31,7 @@ pub struct Problems {
 }
 
 impl Problem {
-    pub(crate) fn at(pointer: &str, message: impl Into<String>) -> Self {
+    pub fn at(pointer: &str, message: impl Into<String>) -> Self {
         Self {
             pointer: pointer.to_owned(),
             message: message.into(),
@@ -102,6 +102,15 @@ impl Problems {
             self.n_missing_providers = self.n_missing_providers.min(self.listed.len());
             self.n_more += 1;
         }
+    }
+
+    pub fn add_all(&mut self, others: Self) {
+        others
+            .listed
+            .into_iter()
+            .for_each(|problem| self.add(problem));
+        self.n_more += others.n_more;
+        self.is_outage |= others.is_outage;
     }
 
     /// Adds an error in an evaluation, with the rules behind it. Does not look for these if the

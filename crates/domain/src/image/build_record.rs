@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 
 use super::format::ImageFormat;
 use super::record_fields::{BadRecord, Fields};
+use crate::id::names;
 use crate::time::Timestamp;
 
 /// `building` → `ready` or `failed` → `deleting`.
@@ -26,11 +27,28 @@ pub enum BuildState {
     Ready,
     Failed {
         error: String,
-        /// Its builder ended while it built.
-        abandoned: bool,
+        cause: BuildFailureCause,
     },
     /// Its files may be removed.
     Deleting,
+}
+
+/// The cause of the failure of a build.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BuildFailureCause {
+    /// The build itself, or its validation.
+    Build,
+    /// Its builder died, or lost its lock.
+    BuilderDied,
+    /// Its builder was stopped in an orderly way. Such a build is no failed attempt.
+    BuilderStopped,
+}
+
+names! {
+    BuildFailureCause, "not a cause of a failed build",
+    Build = "build",
+    BuilderDied = "builder-died",
+    BuilderStopped = "builder-stopped",
 }
 
 /// A file, or a folder, that a build made.
@@ -66,8 +84,11 @@ pub struct StoredBuild {
     pub log: Option<BuildLog>,
     /// Identifies the artifact store that has its files.
     pub artifacts: Option<String>,
-    /// Counts builds since the last success or change: 1 for the first.
+    /// Counts builds since the last success or change: 1 for the first. A build whose builder was
+    /// stopped does not count.
     pub attempt: u32,
+    /// How many of the attempts before it ended because their builders died.
+    pub n_deaths: u32,
     /// The number of the lock under which it is built.
     pub fence: Option<u64>,
     /// The hash of what it is made from; see `ImageDefinition::build_hash`.
@@ -87,6 +108,7 @@ pub struct NewBuild {
     pub builder: String,
     pub builder_id: String,
     pub attempt: u32,
+    pub n_deaths: u32,
     pub fence: u64,
     pub build_hash: String,
     pub reason: String,
@@ -155,6 +177,7 @@ impl NewBuild {
             log: None,
             artifacts: None,
             attempt: self.attempt.max(1),
+            n_deaths: self.n_deaths,
             fence: Some(self.fence),
             build_hash: Some(self.build_hash),
             provenance: None,
@@ -192,6 +215,7 @@ impl BuildRecord {
             log: read_log(&mut fields)?,
             artifacts: fields.text("artifacts")?,
             attempt: fields.count("attempt")?.unwrap_or(1).max(1),
+            n_deaths: fields.count("deaths")?.unwrap_or(0),
             fence: fields.number("fence")?,
             build_hash: fields.text("build_hash")?,
             provenance: fields.text("provenance")?,
@@ -205,11 +229,10 @@ impl BuildRecord {
         let mut fields = Fields(self.further.clone());
         fields.put("state", self.state.as_str());
         fields.put_moment("state_time", Some(self.state_time));
-        if let BuildState::Failed { error, abandoned } = &self.state {
+        if let BuildState::Failed { error, cause } = &self.state {
             fields.put("error", error.as_str());
-            if *abandoned {
-                fields.put("abandoned", true);
-            }
+            let cause = Some(cause).filter(|cause| **cause != BuildFailureCause::Build);
+            fields.put("cause", cause.map(|cause| cause.as_str()));
         }
         fields.put("builder", self.builder.as_str());
         fields.put("builder_id", self.builder_id.as_str());
@@ -232,6 +255,7 @@ impl BuildRecord {
         }
         fields.put("artifacts", self.artifacts.clone());
         fields.put("attempt", self.attempt);
+        fields.put("deaths", Some(self.n_deaths).filter(|n| *n > 0));
         fields.put("fence", self.fence);
         fields.put("build_hash", self.build_hash.clone());
         fields.put("provenance", self.provenance.clone());
@@ -270,16 +294,27 @@ impl BuildRecord {
         now: Timestamp,
     ) -> Result<Self, BuildStateError> {
         self.check_building("failed", fence)?;
-        let mut failed = self.into_failed(error, false, now);
+        let mut failed = self.into_failed(error, BuildFailureCause::Build, now);
         failed.0.log = log;
         Ok(failed)
+    }
+
+    /// Its builder stops in an orderly way, so another one builds it. `fence` is the number of the
+    /// lock that the caller holds.
+    pub fn stop(self, fence: u64, now: Timestamp) -> Result<Self, BuildStateError> {
+        self.check_building("failed", fence)?;
+        let error = format!(
+            "builder {} was stopped before the build ended",
+            self.builder
+        );
+        Ok(self.into_failed(error, BuildFailureCause::BuilderStopped, now))
     }
 
     /// Its lock is free: the builder ended. Any process may say so.
     pub fn abandon(self, now: Timestamp) -> Result<Self, BuildStateError> {
         self.check_state("failed")?;
         let error = format!("builder {} ended before the build did", self.builder);
-        Ok(self.into_failed(error, true, now))
+        Ok(self.into_failed(error, BuildFailureCause::BuilderDied, now))
     }
 
     /// Its files may be removed, and its uploads follow. Any process may say so.
@@ -317,15 +352,15 @@ impl BuildRecord {
     #[must_use]
     pub fn distrust(self, error: String) -> Self {
         let mut stored = self.0;
-        let abandoned = false;
-        stored.state = BuildState::Failed { error, abandoned };
+        let cause = BuildFailureCause::Build;
+        stored.state = BuildState::Failed { error, cause };
         Self(stored)
     }
 
-    fn into_failed(self, error: String, abandoned: bool, now: Timestamp) -> Self {
+    fn into_failed(self, error: String, cause: BuildFailureCause, now: Timestamp) -> Self {
         let mut stored = self.0;
         stored.finished = Some(now);
-        Self::with_state(stored, BuildState::Failed { error, abandoned }, now)
+        Self::with_state(stored, BuildState::Failed { error, cause }, now)
     }
 
     fn with_state(mut stored: StoredBuild, state: BuildState, now: Timestamp) -> Self {
@@ -355,13 +390,15 @@ impl BuildRecord {
 
 fn read_state(fields: &mut Fields) -> Result<BuildState, BadRecord> {
     let error = fields.text("error")?;
-    let abandoned = fields.flag("abandoned")?;
+    let cause = fields.text("cause")?.map(|text| text.parse());
+    let cause = cause.unwrap_or(Ok(BuildFailureCause::Build));
+    let cause = cause.map_err(|error| BadRecord::at("cause", error))?;
     match fields.text("state")?.as_deref() {
         Some("building") => Ok(BuildState::Building),
         Some("ready") => Ok(BuildState::Ready),
         Some("failed") => Ok(BuildState::Failed {
             error: error.unwrap_or_default(),
-            abandoned,
+            cause,
         }),
         // People write `delete`.
         Some("deleting" | "delete") => Ok(BuildState::Deleting),

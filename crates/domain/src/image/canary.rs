@@ -21,7 +21,7 @@ pub use self::as_good::{START_MARGIN, TASK_MARGIN, WRONG_PROMOTION_RATE};
 pub use self::evidence::{CanaryEvidence, GroupEvidence, MetricEvidence};
 pub use self::metric::CanaryMetric;
 pub use self::trial::{CanaryGroup, RunTrial, StartOutcome, Trial};
-pub use self::verdict::CanaryVerdict;
+pub use self::verdict::{CanaryStarts, CanaryVerdict};
 pub use self::worse::FALSE_ALARM_RATE;
 
 use std::fmt;
@@ -64,6 +64,13 @@ impl fmt::Display for CanaryJudgement {
     }
 }
 
+/// How many machines of a canary may be starting while none of it is known to be good: twice as
+/// many as decide if all of them fail.
+pub fn most_open_starts(share: f64) -> u32 {
+    let decisive = worse::decisive_failures(BlockShape::of_share(share));
+    decisive.saturating_mul(2)
+}
+
 /// Judges a canary that began at `since`. The order of `trials` does not matter.
 ///
 /// The groups must be comparable: each machine could have started from either image, and chance or
@@ -98,7 +105,10 @@ pub fn judge(
     let evidence = CanaryEvidence::new(canary, control, &worse, &as_good, is_required)
         .with_forecast(settings.min_starts, &as_good);
 
-    let starts = canary.decided();
+    let starts = CanaryStarts {
+        known: canary.decided(),
+        all: canary.started,
+    };
     let has_min_starts = canary.good >= settings.min_starts;
     let verdict = if worse.is_proven() {
         CanaryVerdict::RollBack {

@@ -152,6 +152,13 @@ impl fmt::Display for WaitReason {
             Self::BuildFailed {
                 n_failures, error, ..
             } => write!(f, "failed {}: {error}", times(*n_failures)),
+            Self::BuildCancelled { build, error } => {
+                write!(
+                    f,
+                    "{build} was cancelled ({error}); a request or another definition builds it at \
+                     once"
+                )
+            }
             Self::NoBuilder { labels } if labels.is_empty() => f.write_str("no builder is live"),
             Self::NoBuilder { labels } => {
                 write!(f, "no live builder has the labels {}", labels.join(", "))
@@ -182,19 +189,20 @@ impl fmt::Display for WaitReason {
                 write!(f, "the provider of {target} is not configured")
             }
             Self::InProgress { build } => write!(f, "{build} is in use by a build or an upload"),
-            Self::MayBeNamed { build, target } => {
-                write!(
-                    f,
-                    "the upload of {build} to {target} was replaced, and launch configs may still \
-                     name it"
-                )
-            }
-            Self::Pinned { build } => {
-                write!(
-                    f,
-                    "{build} is pinned, so the removed image is kept; unpin it"
-                )
-            }
+            Self::MayBeNamed { build, target } => write!(
+                f,
+                "the upload of {build} to {target} was replaced, and launch configs may still \
+                 name it"
+            ),
+            Self::MayComeBack { build } => write!(
+                f,
+                "{build} lost its place to another build, and stays for an hour, so that this can \
+                 be undone"
+            ),
+            Self::Pinned { build } => write!(
+                f,
+                "{build} is pinned, so the removed image is kept; unpin it"
+            ),
         }
     }
 }

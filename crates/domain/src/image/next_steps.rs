@@ -25,3 +25,9 @@ pub fn next_steps(view: &ImageView<'_>) -> Vec<Step> {
     }
     steps
 }
+
+/// The build that can be made now, or why none is. `None`: the image was removed.
+pub fn next_build(view: &ImageView<'_>) -> Option<Step> {
+    let definition = view.definition?;
+    Some(builds::next_build(view, definition))
+}

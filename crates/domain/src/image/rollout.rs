@@ -137,6 +137,7 @@ impl Standing {
             at,
             by: by.to_owned(),
             reason: step.reason.clone(),
+            is_passed_over: false,
         };
         match step.step {
             ImageStep::CanaryStarted => self.try_build(step.build, at),
@@ -159,16 +160,47 @@ impl Standing {
         self.forget_old_decisions();
     }
 
-    /// Starts machines from this build, and from no newer build that is ready now.
-    pub fn use_build(&mut self, build: BuildNumber, builds: &[BuildView], decision: BuildDecision) {
+    /// Starts machines from this build. Returns whether that leads back from a newer one. Then no
+    /// machine starts from the newer ones that are ready now, neither from those that served nor
+    /// from those that were passed over.
+    pub fn use_build(
+        &mut self,
+        build: BuildNumber,
+        builds: &[BuildView],
+        decision: BuildDecision,
+    ) -> bool {
+        let before = self.clone();
         self.promote(build, decision.clone());
-        for newer in builds {
+        let is_back = [before.newest_used(builds), before.candidate]
+            .into_iter()
+            .flatten()
+            .any(|used| build < used);
+        let newer = builds.iter().filter(|newer| {
             let is_known = self.rejected.contains(&newer.number);
-            if newer.number > build && newer.ready().is_some() && !is_known {
-                self.reject(newer.number, decision.clone());
-            }
+            is_back && newer.number > build && newer.ready().is_some() && !is_known
+        });
+        for newer in newer.map(|newer| newer.number).collect::<Vec<_>>() {
+            let decision = BuildDecision {
+                is_passed_over: !before.has_served(newer, builds),
+                ..decision.clone()
+            };
+            self.reject(newer, decision);
         }
         self.forget_old_decisions();
+        is_back
+    }
+
+    /// The newest build from which machines may start without a canary.
+    fn newest_used(&self, builds: &[BuildView]) -> Option<BuildNumber> {
+        let ready = builds.iter().filter(|build| build.has_ready_upload());
+        self.promoted
+            .or_else(|| ready.map(|build| build.number).max())
+    }
+
+    /// Whether machines may have started from the build.
+    fn has_served(&self, build: BuildNumber, builds: &[BuildView]) -> bool {
+        let is_used = self.newest_used(builds).is_some_and(|used| build <= used);
+        is_used || self.candidate == Some(build) || self.replaced.contains_key(&build)
     }
 
     fn promote(&mut self, build: BuildNumber, decision: BuildDecision) {

@@ -82,6 +82,21 @@ fn in_use_before(
     }
 }
 
+/// The image from which machines of a target started while this build was the newest promoted one.
+pub(super) fn image_before(
+    builds: &[BuildView],
+    target: &UploadTargetId,
+    standing: &Standing,
+    build: BuildNumber,
+) -> Option<SelectedUpload> {
+    let before = Standing {
+        promoted: Some(build),
+        rejected: &standing.rejected - &standing.replaced.keys().copied().collect(),
+        ..Standing::default()
+    };
+    image_in_use(builds, target, &before).in_use
+}
+
 /// The images that launch configs may still name, since a decision or another upload took their
 /// place a moment ago. Each with the moment from which on no launch config names it any more.
 pub fn images_left(

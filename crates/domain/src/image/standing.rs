@@ -16,9 +16,9 @@ pub struct Standing {
     pub promoted: Option<BuildNumber>,
     /// The build that a canary tests.
     pub candidate: Option<BuildNumber>,
-    /// Builds that were rolled back.
+    /// Builds that were rolled back or passed over.
     pub rejected: BTreeSet<BuildNumber>,
-    /// Why the promoted build is used, and why those that were rolled back are not.
+    /// Why the promoted build is used, and why the rejected ones are not.
     pub decisions: BTreeMap<BuildNumber, BuildDecision>,
     /// Builds that machines started from until a decision, with the moment of that. Launch configs
     /// name them for a while after it.
@@ -34,4 +34,11 @@ pub struct BuildDecision {
     pub by: String,
     /// Empty if a person gave none.
     pub reason: String,
+    /// No machine had started from the build when an older one was chosen.
+    #[serde(
+        default,
+        rename = "passedOver",
+        skip_serializing_if = "std::ops::Not::not"
+    )]
+    pub is_passed_over: bool,
 }

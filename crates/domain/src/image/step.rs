@@ -13,6 +13,7 @@ pub enum Step {
         reason: BuildReason,
         /// For the record of the build.
         attempt: u32,
+        n_deaths: u32,
         /// The request that the build answers, for its record.
         request: Option<Timestamp>,
         /// Builders that have the labels.
@@ -154,6 +155,12 @@ pub enum WaitReason {
         n_failures: u32,
         error: String,
     },
+    /// A person cancelled the last build: it is made again on request, for another definition, or
+    /// when the next is due.
+    BuildCancelled {
+        build: BuildNumber,
+        error: String,
+    },
     NoBuilder {
         labels: Vec<String>,
     },
@@ -185,6 +192,10 @@ pub enum WaitReason {
     MayBeNamed {
         build: BuildNumber,
         target: UploadTargetId,
+    },
+    /// Another build took the place of this one a while ago, which people may undo.
+    MayComeBack {
+        build: BuildNumber,
     },
     /// A pinned build keeps a removed image.
     Pinned {

@@ -48,6 +48,8 @@ pub struct BuildView {
     pub number: BuildNumber,
     /// `None`: the record cannot be read.
     pub record: Option<BuildRecord>,
+    /// A person wanted it to end while it was made.
+    pub is_cancelled: bool,
     pub files: FileReach,
     pub uploads: Vec<UploadView>,
     /// The held locks of uploads, by target.

@@ -3,13 +3,15 @@
 //! A strategy does not see them. Of the machines that it takes from a launch config, a share starts
 //! from the canary beside it. Which ones is drawn, so that both groups are comparable.
 
+use std::collections::BTreeMap;
+
 use rand::{Rng, RngExt};
 use serde::{Deserialize, Serialize};
 
 use super::health::Condition;
 use super::notes::Notes;
 use super::{Award, Health, Offer, Snapshot, Tries};
-use crate::id::LaunchConfigId;
+use crate::id::{ImageName, LaunchConfigId};
 use crate::image_reference::canary_mark;
 use crate::launch_config::LaunchConfig;
 
@@ -19,6 +21,18 @@ use crate::launch_config::LaunchConfig;
 pub struct CanaryOffer {
     pub of: LaunchConfigId,
     pub share: f64,
+    /// `None`: a machine of the canary is known to have started well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub room: Option<CanaryRoom>,
+}
+
+/// How many further machines of a canary may start while none is known to have started well. All
+/// its launch configs share it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CanaryRoom {
+    pub image: ImageName,
+    pub machines: u64,
 }
 
 impl CanaryOffer {
@@ -28,7 +42,18 @@ impl CanaryOffer {
         Some(Self {
             of: mark.of,
             share: mark.share,
+            room: None,
         })
+    }
+
+    /// Limits the machines that start while it is not known whether any can. More than decide
+    /// would only be more broken ones.
+    pub(crate) fn limit(&mut self, config: &LaunchConfig, rooms: &BTreeMap<ImageName, u64>) {
+        let image = canary_mark(&config.configuration).map(|mark| mark.image);
+        self.room = image.and_then(|image| {
+            let machines = *rooms.get(&image)?;
+            Some(CanaryRoom { image, machines })
+        });
     }
 
     pub(super) fn text(&self) -> String {
@@ -50,6 +75,7 @@ pub(super) fn share_out(
         .filter_map(|offer| Some((offer, offer.canary.as_ref()?)))
         .collect();
     let mut given = Vec::new();
+    let mut started: BTreeMap<&ImageName, u32> = BTreeMap::new();
     for (offer, canary) in canaries {
         let mut awards = awards.iter_mut();
         let Some(award) = awards.find(|award| award.launch_config_id == canary.of) else {
@@ -59,9 +85,26 @@ pub(super) fn share_out(
         // The share, rounded up or down at random, so that it is right on average.
         let share = canary.share * f64::from(award.machines) + rng.random::<f64>();
         let machines = (0..award.machines.min(most)).take_while(|n| f64::from(n + 1) <= share);
-        let Ok(machines) = u32::try_from(machines.count()) else {
+        let Ok(wanted) = u32::try_from(machines.count()) else {
             continue;
         };
+        let machines = match &canary.room {
+            None => wanted,
+            Some(CanaryRoom { image, machines }) => {
+                let started = started.entry(image).or_default();
+                let room = u32::try_from(*machines).unwrap_or(u32::MAX);
+                let machines = wanted.min(room.saturating_sub(*started));
+                *started += machines;
+                machines
+            }
+        };
+        if machines < wanted {
+            notes.add(format!(
+                "{}: {machines} instead of {wanted} machines as a canary, until one of those that \
+                 start has claimed a task",
+                snapshot.name_of(offer)
+            ));
+        }
         if machines == 0 {
             continue;
         }

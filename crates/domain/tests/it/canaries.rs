@@ -1,13 +1,17 @@
 //! Canaries get their share of the machines of the launch config beside them.
 
-use domain::plan::{Bid, CanaryOffer, Health, Input, Offer, Snapshot, StrategyName};
+use domain::plan::{Bid, CanaryOffer, CanaryRoom, Health, Input, Offer, Snapshot, StrategyName};
 
 use crate::common::{offer, pool, seconds_ago};
 
 fn canary(id: &str, of: &str, share: f64) -> Offer {
     let of = of.parse().unwrap();
     Offer {
-        canary: Some(CanaryOffer { of, share }),
+        canary: Some(CanaryOffer {
+            of,
+            share,
+            room: None,
+        }),
         ..offer(id)
     }
 }
@@ -140,4 +144,46 @@ fn a_canary_whose_machines_do_not_register_keeps_its_share_until_the_verdict() {
     let snapshot = waiting(10, vec![offer("a"), broken]);
     let expected = [("a".to_owned(), 5), ("b".to_owned(), 5)];
     assert_eq!(machines(&snapshot, 1), expected);
+}
+
+#[test]
+fn until_a_machine_started_well_no_more_start_than_there_is_room_for() {
+    let limited = |id: &str, of: &str, room: u64| {
+        let mut offer = canary(id, of, 0.5);
+        let image = "linux".parse().unwrap();
+        let canary = offer.canary.as_mut().unwrap();
+        canary.room = Some(CanaryRoom {
+            image,
+            machines: room,
+        });
+        offer
+    };
+    for (room, expected) in [(0, 0), (1, 1), (19, 19), (20, 20), (21, 20), (200, 20)] {
+        let snapshot = waiting(40, vec![offer("a"), limited("b", "a", room)]);
+        let plan = Input::plan(&snapshot, 3);
+        let of = |id: &str| {
+            let mut awards = plan.awards.iter();
+            let award = awards.find(|award| award.launch_config_id.as_str() == id);
+            award.map_or(0, |award| award.machines)
+        };
+        // The rest starts from the image in use.
+        assert_eq!((of("a"), of("b")), (40 - expected, expected), "{room}");
+        let text = format!(
+            "b: {expected} instead of 20 machines as a canary, until one of those that start has \
+             claimed a task"
+        );
+        assert_eq!(plan.reasons.contains(&text), room < 20, "{room}");
+    }
+    // All launch configs of the canary share it.
+    let offers = vec![
+        offer("a"),
+        offer("c"),
+        limited("b", "a", 6),
+        limited("d", "c", 6),
+    ];
+    let mut snapshot = waiting(80, offers);
+    snapshot.settings.strategy = StrategyName::Weighted;
+    let all = machines(&snapshot, 3);
+    let of_canary = all.iter().filter(|(id, _)| id == "b" || id == "d");
+    assert_eq!(of_canary.map(|(_, n)| n).sum::<u32>(), 6, "{all:?}");
 }

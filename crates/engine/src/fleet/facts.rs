@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use domain::demand::Demand;
 use domain::facts::{Facts, LaunchRecord, decides_by_memory, foresees, learns};
-use domain::id::{LaunchConfigId, PoolId};
+use domain::id::{ImageName, LaunchConfigId, PoolId};
+use domain::image::most_open_starts;
+use domain::image_reference::canary_mark;
 use domain::market::{Announced, NEVER_LATE_MS};
 use domain::plan::{FIRST_CLAIM_MS, START_UP_MS, StrategyDefaults};
 use domain::pool::Pool;
@@ -15,6 +17,7 @@ use domain::waits::WaitCause;
 use domain::worker::WorkerState;
 use store::Tx;
 use store::launch_health::{HealthWindow, LaunchResults};
+use store::started_workers::OpenSince;
 
 /// Launches of this period count for the health of their launch config.
 pub(super) const HEALTH_WINDOW_MS: i64 = HOUR_MS;
@@ -258,11 +261,47 @@ fn read_launch_configs(tx: &mut Tx<'_>, facts: &mut [Facts], now: Timestamp) -> 
         store::launch_health::between(tx, &window, &first, &last)?,
         |results| results.pool_id.clone(),
     );
-    for facts in facts {
+    for facts in facts.iter_mut() {
         let configs = configs.remove(facts.id()).unwrap_or_default();
         facts.launch_configs = configs.into_iter().map(Arc::new).collect();
         let records = records.remove(facts.id()).unwrap_or_default();
         facts.records = at_present_providers(facts, records);
+    }
+    read_canary_starts(tx, facts, now)
+}
+
+/// Adds how many further machines of canaries may start. Few pools have a launch config of one.
+fn read_canary_starts(tx: &mut Tx<'_>, facts: &mut [Facts], now: Timestamp) -> store::Result<()> {
+    let configs = facts.iter().flat_map(|facts| &facts.launch_configs);
+    let marks = configs.filter_map(|config| canary_mark(&config.configuration));
+    let mut shares: BTreeMap<ImageName, f64> = marks.map(|mark| (mark.image, mark.share)).collect();
+    if shares.is_empty() {
+        return Ok(());
+    }
+    let images: Vec<ImageName> = shares.keys().cloned().collect();
+    for rollout in store::image_rollouts::of(tx, &images)? {
+        let run = rollout.canary.as_ref();
+        let evidence = run.and_then(|run| run.evidence.as_ref());
+        if evidence.is_some_and(|evidence| evidence.canary.good > 0) {
+            shares.remove(&rollout.image);
+        }
+    }
+    let since = OpenSince {
+        created: now.plus_millis(-START_UP_MS),
+        registered: now.plus_millis(-FIRST_CLAIM_MS),
+    };
+    let images: Vec<ImageName> = shares.keys().cloned().collect();
+    let open = store::started_workers::count_open(tx, &images, since)?;
+    let rooms = shares.into_iter().map(|(image, share)| {
+        let open = open.get(&image).copied().unwrap_or_default();
+        (
+            image,
+            u64::from(most_open_starts(share)).saturating_sub(open),
+        )
+    });
+    let rooms: BTreeMap<ImageName, u64> = rooms.collect();
+    for facts in facts {
+        facts.canary_rooms.clone_from(&rooms);
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use domain::Version;
 use domain::audit::AuditEntry;
+use domain::configuration::{Problem, Problems};
 use domain::id::{ImageName, PoolId, ProviderId};
 use domain::image::{ImageAction, ImageDefinition, ImageVersion, StoredImage};
 use serde_json::{Value, json};
@@ -39,8 +40,8 @@ pub enum ImageError {
         current = current.0, seen = seen.0
     )]
     Outdated { current: Version, seen: Version },
-    #[error("{0}")]
-    NoProvider(String),
+    #[error("The image cannot be used:\n{0}")]
+    Uploads(Problems),
     #[error("Launch configs of these pools refer to the image: {0}. Change them first.")]
     InUse(String),
     #[error("There are {MAX_IMAGES} images already, which is the most")]
@@ -51,7 +52,7 @@ pub enum ImageError {
 
 /// Creates an image. The same definition again is a repeated request, which changes nothing.
 pub async fn create(engine: &Arc<Engine>, edit: DefinitionEdit) -> Result<StoredImage, ImageError> {
-    check_providers(engine, &edit.definition)?;
+    refuse_bad_uploads(engine, &edit.definition)?;
     let now = edit.audit.created;
     let written = engine.change("image_create", now, move |change| {
         let tx = &mut *change.tx;
@@ -69,7 +70,7 @@ pub async fn create(engine: &Arc<Engine>, edit: DefinitionEdit) -> Result<Stored
 
 /// Replaces a definition. An equal definition changes nothing.
 pub async fn update(engine: &Arc<Engine>, edit: DefinitionEdit) -> Result<StoredImage, ImageError> {
-    check_providers(engine, &edit.definition)?;
+    refuse_bad_uploads(engine, &edit.definition)?;
     let now = edit.audit.created;
     let written = engine.change("image_update", now, move |change| {
         let tx = &mut *change.tx;
@@ -249,20 +250,63 @@ fn check_version(current: Version, seen: Option<Version>) -> Result<(), ImageErr
     }
 }
 
-/// Checks that each upload target has a provider.
-pub fn check_providers(engine: &Engine, definition: &ImageDefinition) -> Result<(), ImageError> {
+/// The uploads of a definition that their providers cannot take: all of them, with their places.
+/// The document may have other errors.
+pub fn check_uploads(engine: &Engine, document: &Value) -> Problems {
+    let mut problems = Problems::default();
+    let uploads = document["uploads"].as_array().into_iter().flatten();
+    for (index, upload) in uploads.clone().enumerate() {
+        let id = upload["providerId"].as_str().map(str::parse::<ProviderId>);
+        let Some(Ok(id)) = id else { continue };
+        let place = |key: &str| format!("/uploads/{index}/{key}");
+        if let Some(problem) = check_provider(engine, &id) {
+            problems.add(Problem::at(&place("providerId"), problem));
+            continue;
+        }
+        // The formats of a provider that is out of service are not known.
+        let Ok(provider) = engine.providers.get(&id) else {
+            continue;
+        };
+        let Some(images) = provider.images() else {
+            let text = format!("provider {id} takes no images");
+            problems.add(Problem::at(&place("providerId"), text));
+            continue;
+        };
+        let own = upload["format"].as_str();
+        let of_uploads = || uploads.clone().find_map(|upload| upload["format"].as_str());
+        let format = own.or(document["formats"][0].as_str()).or_else(of_uploads);
+        let known = images.image_formats();
+        if let Some(format) = format.filter(|format| known.iter().all(|it| it != format)) {
+            let whose = match own {
+                Some(_) => "",
+                None => ", which is the first format of the image",
+            };
+            let known = known.join(", ");
+            let text = format!("provider {id} takes {known}, and not {format}{whose}");
+            problems.add(Problem::at(&place("format"), text));
+        }
+    }
+    problems
+}
+
+fn check_provider(engine: &Engine, id: &ProviderId) -> Option<String> {
     let known: Vec<&ProviderId> = engine.providers.listed().map(|(id, _)| id).collect();
-    let mut targets = definition.uploads.iter().enumerate();
-    let unknown = targets.find(|(_, target)| !known.contains(&&target.id.provider_id));
-    let Some((place, target)) = unknown else {
-        return Ok(());
-    };
+    if known.contains(&id) {
+        return None;
+    }
     let known: Vec<&str> = known.iter().map(|id| id.as_str()).collect();
-    Err(ImageError::NoProvider(format!(
-        "/uploads/{place}/providerId: there is no provider {}; the configured ones are: {}",
-        target.id.provider_id,
-        known.join(", ")
-    )))
+    let known = known.join(", ");
+    Some(format!(
+        "there is no provider {id}; the configured ones are: {known}"
+    ))
+}
+
+fn refuse_bad_uploads(engine: &Engine, definition: &ImageDefinition) -> Result<(), ImageError> {
+    let problems = check_uploads(engine, definition.to_document());
+    match problems.is_empty() {
+        true => Ok(()),
+        false => Err(ImageError::Uploads(problems)),
+    }
 }
 
 #[cfg(test)]

@@ -127,7 +127,8 @@ pub async fn advance(
     Ok(rollout)
 }
 
-/// Starts machines from a build from now on, and from no newer build that is ready now.
+/// Starts machines from a build from now on. If it is older than the one in use, none start from
+/// the newer builds that are ready now.
 pub async fn use_build(
     engine: &Arc<Engine>,
     facts: Arc<ImageFacts>,
@@ -139,13 +140,11 @@ pub async fn use_build(
         at: decision.audit.created,
         by: decision.audit.client_id.clone(),
         reason: decision.reason.clone(),
+        is_passed_over: false,
     };
     let change = move |next: &mut ImageRollout, facts: &ImageFacts| {
-        let before = next.standing.clone();
-        next.standing.use_build(build, &facts.builds, why.clone());
+        let is_back = next.standing.use_build(build, &facts.builds, why.clone());
         next.canary = None;
-        let is_back = before.promoted.is_some_and(|promoted| build < promoted)
-            || before.candidate.is_some_and(|candidate| build < candidate);
         Ok(match is_back {
             true => ImageStep::RolledBack,
             false => ImageStep::Promoted,

@@ -12,7 +12,7 @@ pub(crate) struct Call {
     /// Completes "could not …" in an error.
     pub(crate) purpose: String,
     /// The command that lists existing items, for the hint when this one is not found.
-    pub(super) list_command: Option<&'static str>,
+    pub(super) list_command: Option<String>,
 }
 
 impl Call {
@@ -60,8 +60,8 @@ impl Call {
         self
     }
 
-    pub(crate) fn list_command(mut self, command: &'static str) -> Self {
-        self.list_command = Some(command);
+    pub(crate) fn list_command(mut self, command: impl Into<String>) -> Self {
+        self.list_command = Some(command.into());
         self
     }
 

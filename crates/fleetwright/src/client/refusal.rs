@@ -34,9 +34,13 @@ pub(crate) fn refused(call: &Call, refusal: &Refusal, signed: bool) -> Failure {
                 "`fleetwright scope current` shows the scopes of your client; {MORE_SCOPES}"
             )),
         ),
-        404 => (Exit::NotFound, call.list_command.map(list_hint)),
+        404 => (Exit::NotFound, call.list_command.as_deref().map(list_hint)),
         409 if text == "Worker already exists" => (Exit::Conflict, Some(TAKEN_NAME.to_owned())),
-        409 => (Exit::Conflict, Some(CONFLICT.to_owned())),
+        409 => {
+            let shown = call.list_command.as_ref();
+            let hint = shown.map(|command| format!("`{command}` shows the current state"));
+            (Exit::Conflict, hint.or_else(|| Some(CONFLICT.to_owned())))
+        }
         _ => (Exit::Failed, None),
     };
     let message = message.unwrap_or_else(|| match plain_text(refusal) {

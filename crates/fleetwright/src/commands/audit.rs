@@ -44,6 +44,15 @@ const LIST: &[Column] = &[
     Column::text("WHO", "clientId"),
     Column::text("WHAT", "actionType"),
     Column::text("ID", "entityId"),
+    Column::prose("REASON", "detail/reason"),
+];
+const OF_IMAGE: &[Column] = &[
+    Column::age("WHEN", "created"),
+    Column::text("WHO", "clientId"),
+    Column::text("WHAT", "actionType"),
+    Column::number("BUILD", "detail/build"),
+    Column::number("VERSION", "detail/version"),
+    Column::prose("REASON", "detail/reason"),
 ];
 
 pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
@@ -51,6 +60,15 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
         Verb::Show { entity, id, limit } => {
             let call = Call::get(AUTH, &["audit", entity.name(), &id])
                 .to(format!("show the history of {} {id}", entity.name()));
+            let columns = match entity {
+                Entity::Image => OF_IMAGE,
+                Entity::Client
+                | Entity::Role
+                | Entity::Pool
+                | Entity::Rules
+                | Entity::Override
+                | Entity::Budget => LIST,
+            };
             let document = session.client.pages(&call, KEY, limit.limit).await?;
             if document[KEY].as_array().is_some_and(Vec::is_empty) {
                 output::note(&format!(
@@ -58,7 +76,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
                     entity.noun()
                 ));
             }
-            session.rows(&document, KEY, LIST);
+            session.rows(&document, KEY, columns);
             Ok(())
         }
     }

@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
 pub(crate) use self::status::explain;
-use super::body::{Shape, set};
+use super::body::set;
 use super::{Confirmed, Consent, Limit, Session, name};
 use crate::client::{Call, FLEETWRIGHT};
 use crate::code::{KEYS_FIRST, Kind, Style, values};
@@ -180,14 +180,12 @@ impl Draft {
                 self.image.id
             )));
         }
-        let shape = Shape {
-            writable: Kind::Image.writable(),
-            read_only: "imageId version created lastModified",
+        // The server names all errors of a definition at once.
+        let Value::Object(mut fields) = document else {
+            let text = format!("{file}: a definition is a mapping, with `build` and other keys");
+            return Err(Failure::usage(text));
         };
-        let version = document.get("version").cloned();
-        let fields = shape.fields(document);
-        let mut fields = fields.map_err(|error| Failure::usage(format!("{file}: {error}")))?;
-        set(&mut fields, "version", version);
+        fields.remove("imageId");
         Ok(fields)
     }
 }
@@ -209,20 +207,8 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
         Verb::List(Listing { limit, .. }) => status::list(&limit, session).await,
         Verb::Show(Name { id }) => status::show(&id, session).await,
         Verb::Definition(Name { id }) => show_definition(&id, session).await,
-        Verb::Create(definition) => {
-            let mut body = definition.body()?;
-            // The version of a file belongs to an existing image.
-            body.remove("version");
-            let id = &definition.draft.image.id;
-            let call = Kind::Image.create_call(id, Value::Object(body));
-            finish(&call, &format!("created image {id}"), session).await
-        }
-        Verb::Update(definition) => {
-            let body = Value::Object(definition.body()?);
-            let id = &definition.draft.image.id;
-            let call = Kind::Image.update_call(id, body);
-            finish(&call, &format!("updated image {id}"), session).await
-        }
+        Verb::Create(definition) => create(&definition, session).await,
+        Verb::Update(definition) => update(&definition, session).await,
         Verb::Delete(deletion) => {
             let Deletion { image, version } = &deletion.name;
             let call = Kind::Image
@@ -309,11 +295,58 @@ async fn show_definition(id: &str, session: &Session) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Sends the call, and reports the new version.
-async fn finish(call: &Call, done: &str, session: &Session) -> Result<(), Failure> {
+async fn create(definition: &Definition, session: &Session) -> Result<(), Failure> {
+    let mut body = definition.body()?;
+    // The version of a file belongs to an existing image.
+    body.remove("version");
+    let id = &definition.draft.image.id;
+    let before = version(id, session).await;
+    let call = Kind::Image.create_call(id, Value::Object(body));
+    let done = Done {
+        changed: format!("created image {id}"),
+        unchanged: format!("image {id} exists already, with this definition"),
+    };
+    finish(&call, before, &done, session).await
+}
+
+async fn update(definition: &Definition, session: &Session) -> Result<(), Failure> {
+    let body = Value::Object(definition.body()?);
+    let id = &definition.draft.image.id;
+    let before = version(id, session).await;
+    let call = Kind::Image.update_call(id, body);
+    let done = Done {
+        changed: format!("updated image {id}"),
+        unchanged: format!("image {id} has this definition already"),
+    };
+    finish(&call, before, &done, session).await
+}
+
+/// The reports of a command, after a change and if nothing had to be changed.
+struct Done {
+    changed: String,
+    unchanged: String,
+}
+
+/// The version that a server has; `None`: it has none, or does not show it to this client.
+async fn version(id: &str, session: &Session) -> Option<u64> {
+    let call = Kind::Image.read_call("show the definition of", id);
+    session.client.call(&call).await.ok()?["version"].as_u64()
+}
+
+/// Sends the call, and reports the version that follows.
+async fn finish(
+    call: &Call,
+    before: Option<u64>,
+    done: &Done,
+    session: &Session,
+) -> Result<(), Failure> {
     let reply = session.client.call(call).await?;
     let version = &reply["version"];
-    session.done(&reply, &format!("{done}, now at version {version}"));
+    let text = match before.is_some() && before == version.as_u64() {
+        true => format!("{}, at version {version}", done.unchanged),
+        false => format!("{}, now at version {version}", done.changed),
+    };
+    session.done(&reply, &text);
     Ok(())
 }
 
@@ -363,6 +396,10 @@ async fn revert(reversion: &Reversion, session: &Session) -> Result<(), Failure>
         .to(format!("revert image {id} to version {to}"))
         .list_command(HISTORY_COMMAND);
     reversion.consent.confirm(&call)?;
-    let text = format!("restored version {to} of image {id}");
-    finish(&call, &text, session).await
+    let before = version(id, session).await;
+    let done = Done {
+        changed: format!("restored version {to} of image {id}"),
+        unchanged: format!("image {id} has the definition of version {to} already"),
+    };
+    finish(&call, before, &done, session).await
 }

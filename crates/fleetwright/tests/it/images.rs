@@ -11,7 +11,7 @@ imageId: linux
 description: tasks on Linux
 build:
   command: [make, image]
-formats: [raw]
+formats: [tar]
 uploads:
   - providerId: local
 ";
@@ -91,6 +91,54 @@ fn an_image_is_created_changed_compared_and_restored() {
 }
 
 #[test]
+fn what_changes_nothing_says_so() {
+    let server = Server::start();
+    let file = write(&server, "linux.yaml", DEFINITION);
+    server.ok(&["image", "create", "linux", "--file", &file]);
+    for (verb, text) in [
+        (
+            "create",
+            "image linux exists already, with this definition, at version 1",
+        ),
+        (
+            "update",
+            "image linux has this definition already, at version 1",
+        ),
+    ] {
+        let said = server.ok(&["image", verb, "linux", "--file", &file]);
+        assert_eq!(said.trim(), text);
+    }
+}
+
+#[test]
+fn all_errors_of_a_definition_are_shown_at_once() {
+    let server = Server::start();
+    let wrong = "{imageId: linux, colour: red, build: {command: []}, formats: [qcow2], keep: 1, \
+                 uploads: [{providerId: local}, {providerId: moon}]}";
+    let file = write(&server, "wrong.yaml", wrong);
+    for verb in ["create", "update", "plan"] {
+        let done = server.run(&["image", verb, "linux", "--file", &file]);
+        assert_eq!(done.code, 1, "{verb}: {}", done.err);
+        for part in [
+            "/colour: ",
+            "/build/command: ",
+            "/keep: ",
+            "/uploads/0/format: provider local takes tar, folder, and not qcow2",
+            "/uploads/1/providerId: there is no provider moon",
+        ] {
+            assert!(done.err.contains(part), "{verb} {part}: {}", done.err);
+        }
+    }
+    let file = write(&server, "list.yaml", "[1]");
+    let done = server.run(&["image", "create", "linux", "--file", &file]);
+    assert!(
+        done.code == 2 && done.err.contains("a definition is a mapping"),
+        "{}",
+        done.err
+    );
+}
+
+#[test]
 fn images_are_planned_and_applied_from_files() {
     let server = Server::start();
     let list = |text: &str| {
@@ -110,7 +158,7 @@ fn images_are_planned_and_applied_from_files() {
     write(
         &server,
         "fleet/images.yaml",
-        &list(&DEFINITION.replace("[raw]", "[raw, qcow2]")),
+        &list(&DEFINITION.replace("[tar]", "[tar, qcow2]")),
     );
     server.ok(&[
         "apply",
@@ -124,7 +172,7 @@ fn images_are_planned_and_applied_from_files() {
     assert!(history.contains("a second format"), "{history}");
 
     let wrong = DEFINITION
-        .replace("[raw]", "[RAW]")
+        .replace("[tar]", "[RAW]")
         .replace("local", "moon");
     write(&server, "fleet/images.yaml", &list(&wrong));
     let refused = server.run(&["plan", "-f", &folder]);

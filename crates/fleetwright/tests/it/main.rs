@@ -17,6 +17,7 @@ mod documented_commands;
 mod event;
 mod failing_program;
 mod image_builds;
+mod image_requests;
 mod images;
 mod import;
 mod import_nodepool;

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::iter;
 
-use backplane::tree::{Lifetime, Lock, Op, OpResult, TreeError, TreePath};
+use backplane::tree::{Lifetime, Lock, LockError, Op, OpResult, TreeError, TreePath};
 use domain::id::ImageName;
 use domain::image::{
     BuildLeft, BuildLog, BuildNumber, BuildRecord, BuildState, ImageDefinition, NewBuild, Step,
@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::Builder;
 use super::job::{JobError, JobOutcome};
+use crate::image_tree::OwnedView;
 use crate::live_builds::LiveEntry;
 use crate::paths::Place;
 
@@ -60,6 +61,7 @@ impl Builder {
         let view = self.view_under_lock(image, shows).await?;
         // The holder of the lock knows that no other build of the image runs.
         let view = view.without_build_lock(fence).with_abandoned_builds();
+        let counted = self.check_request(&view).await?;
         let marks = self.marks(image)?;
         let steps = view.steps();
         let Some(definition) = view.definition else {
@@ -69,15 +71,16 @@ impl Builder {
             let Step::Build {
                 reason,
                 attempt,
+                n_deaths,
                 request,
                 ..
             } = step
             else {
                 return None;
             };
-            Some((reason, attempt, request))
+            Some((reason, attempt, n_deaths, request))
         });
-        let Some((reason, attempt, request)) = wanted else {
+        let Some((reason, attempt, n_deaths, request)) = wanted else {
             if !marks.is_empty() {
                 lock.write(&marks).await?;
             }
@@ -87,13 +90,15 @@ impl Builder {
             builder: self.settings.name.clone(),
             builder_id: self.disk.id.clone(),
             attempt,
+            n_deaths,
             fence,
             build_hash: definition.build_hash(),
             reason: reason.to_string(),
             request,
         };
         let record = new.begin(self.parts.clock.now());
-        let (number, path) = self.begin(lock, node, &record, marks).await?;
+        let changes = marks.into_iter().chain([counted]).collect();
+        let (number, path) = self.begin(lock, node, &record, changes).await?;
         tracing::info!(%image, build = %number, %reason, "building {image} {number}: {reason}");
         let begun = Begun {
             image: image.clone(),
@@ -106,10 +111,28 @@ impl Builder {
         let made = run_until(lock.lost(), self.make(&begun)).await;
         let ended = match made {
             Some(made) => self.record_end(lock, &begun, made, fence).await,
-            None => Err(backplane::tree::LockError::Lost(node.clone()).into()),
+            None => Err(LockError::Lost(node.clone()).into()),
         };
         self.remove_work(&begun).await;
         ended
+    }
+
+    /// Whether the request in the tree is that of the view. A build counts in the version of the
+    /// image's node, as requests do: if one of them came first, the other is decided again.
+    async fn check_request(&self, view: &OwnedView) -> Result<Op, JobError> {
+        let path = Place::Image(view.name.clone()).path()?;
+        // The version comes first: a request that follows changes it.
+        let version = self.tree().get(&path).await?.stat.version;
+        let request = Place::Request(view.name.clone()).path()?;
+        let asked = self.tree().exists(&request).await?;
+        if asked.map(|stat| stat.created) != view.request.as_ref().map(|request| request.at) {
+            return Err(JobError::Busy);
+        }
+        Ok(Op::Set {
+            path,
+            data: Vec::new(),
+            expected: Some(version),
+        })
     }
 
     /// Notes that unfinished builds were abandoned. The caller holds the lock of builds.
@@ -141,7 +164,7 @@ impl Builder {
         lock: &Lock,
         node: &TreePath,
         record: &BuildRecord,
-        marks: Vec<Op>,
+        changes: Vec<Op>,
     ) -> Result<(BuildNumber, TreePath), JobError> {
         let create = Op::CreateSequential {
             parent: node.clone(),
@@ -149,8 +172,16 @@ impl Builder {
             data: text(record.to_document()),
             lifetime: Lifetime::Persistent,
         };
-        let ops: Vec<Op> = iter::once(create).chain(marks).collect();
-        let results = lock.write(&ops).await?;
+        let ops: Vec<Op> = iter::once(create).chain(changes).collect();
+        let results = match lock.write(&ops).await {
+            // A request came meanwhile, or a record changed.
+            Err(LockError::Tree(TreeError::Operation { source, .. }))
+                if matches!(*source, TreeError::BadVersion(_)) =>
+            {
+                return Err(JobError::Busy);
+            }
+            written => written?,
+        };
         let Some(OpResult::Created(path)) = results.into_iter().next() else {
             let error = TreeError::Unexpected("a create without its path".to_owned());
             return Err(error.into());
@@ -172,7 +203,7 @@ impl Builder {
                 tracing::warn!(%image, build = %number, %error, "{image} {number} failed: {error}");
                 (record.fail(error, made.log, fence, now)?, None)
             }
-            Err(BuildFailure::Stopped) => (record.abandon(now)?, None),
+            Err(BuildFailure::Stopped) => (record.stop(fence, now)?, None),
         };
         let document = text(record.to_document());
         let set = Op::Set {

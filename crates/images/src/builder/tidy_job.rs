@@ -63,7 +63,7 @@ impl Builder {
             return Ok(());
         };
         let locked = Place::Builds(image.clone()).path()?;
-        if self.is_held(&locked, record.fence).await? {
+        if self.images().is_held(&locked, record.fence).await? {
             return Err(JobError::Busy);
         }
         let data = text(record.abandon(self.parts.clock.now())?.to_document());
@@ -85,35 +85,13 @@ impl Builder {
         let Ok(record) = UploadRecord::parse(&node.data) else {
             return Ok(());
         };
-        if self.is_held(&locked, record.fence).await? {
+        if self.images().is_held(&locked, record.fence).await? {
             return Err(JobError::Busy);
         }
         let data = text(record.abandon(self.parts.clock.now())?.to_document());
         let expected = Some(node.stat.version);
         self.tree().set(&path, &data, expected).await?;
         Ok(())
-    }
-
-    /// Whether the lock under which a record was written still exists. The record must be read
-    /// first: its lock is older, so a lock that is missing now has ended for good. Nodepool writes
-    /// no fence, so any lock may belong to its record.
-    async fn is_held(&self, locked: &TreePath, fence: Option<u64>) -> Result<bool, JobError> {
-        let directory = lock_path(locked)?;
-        let names = match self.tree().children(&directory).await {
-            Err(TreeError::NoNode(_)) => return Ok(false),
-            names => names?,
-        };
-        let Some(fence) = fence else {
-            return Ok(!names.is_empty());
-        };
-        for name in names {
-            match self.tree().get(&directory.join(&name)?).await {
-                Ok(node) if u64::try_from(node.stat.created_by) == Ok(fence) => return Ok(true),
-                Ok(_) | Err(TreeError::NoNode(_)) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(false)
     }
 
     /// Notes that a build is deleted, unless it was pinned, or the decisions about the image have

@@ -6,7 +6,7 @@ use domain::id::{ImageName, ProviderId};
 use domain::image::{
     BuildBudget, BuildNumber, BuildRecord, BuildRequest, BuildView, FileReach, HeldLock,
     ImageDefinition, ImagePause, ImageView, LiveBuilder, Standing, Step, UploadTargetId,
-    UploadView, next_steps,
+    UploadView, next_build, next_steps,
 };
 use domain::time::Timestamp;
 
@@ -88,7 +88,16 @@ impl OwnedView {
     }
 
     pub fn steps(&self) -> Vec<Step> {
-        next_steps(&ImageView {
+        next_steps(&self.borrowed())
+    }
+
+    /// The build that can be made now, or why none is. `None`: the image was removed.
+    pub fn next_build(&self) -> Option<Step> {
+        next_build(&self.borrowed())
+    }
+
+    fn borrowed(&self) -> ImageView<'_> {
+        ImageView {
             name: &self.name,
             definition: self.definition.as_ref(),
             builds: &self.builds,
@@ -105,7 +114,7 @@ impl OwnedView {
                 limit: usize::MAX,
             },
             now: self.now,
-        })
+        }
     }
 
     /// The view as if the caller did not hold the lock of builds.
@@ -179,6 +188,7 @@ fn view_of_build(
     BuildView {
         number,
         record: build.record.clone(),
+        is_cancelled: build.cancel.is_some(),
         files: files(build.record.as_ref(), builders),
         uploads: uploads.collect(),
         upload_locks: locks.collect(),

@@ -22,7 +22,7 @@ use cloud::image::TrustedKeys;
 use cloud::{FakeCloud, FakeSettings, Provider, ProviderContext};
 use contract::Schemas;
 use domain::id::{ImageName, ProviderId};
-use domain::image::{BuildNumber, BuildRecord, BuildState, UploadState};
+use domain::image::{BuildFailureCause, BuildNumber, BuildRecord, BuildState, UploadState};
 use images::{Asker, ImageNode, ImageTree, Place, StoredDefinition, Targets};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -442,9 +442,9 @@ pub(crate) fn is_building(image: &ImageNode) -> bool {
     image.running().is_some()
 }
 
-pub(crate) fn failure(record: &BuildRecord) -> Option<(String, bool)> {
+pub(crate) fn failure(record: &BuildRecord) -> Option<(String, BuildFailureCause)> {
     match &record.state {
-        BuildState::Failed { error, abandoned } => Some((error.clone(), *abandoned)),
+        BuildState::Failed { error, cause } => Some((error.clone(), *cause)),
         BuildState::Building | BuildState::Ready | BuildState::Deleting => None,
     }
 }

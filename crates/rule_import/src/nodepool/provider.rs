@@ -15,7 +15,7 @@ const LOGIN: &str = "workers connect to the server themselves; no login is neede
 const RETRIES: &str = "the planner tries again by itself, at places that work";
 const QUOTA: &str = "capacities count workers; quotas of the cloud are found by its refusals";
 /// Keys of providers without a counterpart.
-const REASONS: [(&str, &str); 21] = [
+const REASONS: [(&str, &str); 22] = [
     (
         "max-concurrency",
         "the planner limits the launches of a provider by itself",
@@ -57,6 +57,10 @@ const REASONS: [(&str, &str); 21] = [
     (
         "project",
         "credentials are in the server's configuration of the provider",
+    ),
+    (
+        "object-storage",
+        "builders keep files in their artifact store, such as a bucket of S3",
     ),
     ("zone", "the provider's own configuration names its zones"),
     ("nodescan", LOGIN),
@@ -358,7 +362,8 @@ fn provider_image(
 }
 
 const NO_OPTION: &str = "uploads to this kind of provider have no such option";
-const OPTIONS_WITHOUT_COUNTERPART: [(&str, &str); 9] = [
+const OPTIONS_WITHOUT_COUNTERPART: [(&str, &str); 10] = [
+    ("config-drive", NO_OPTION),
     ("meta", NO_OPTION),
     ("metadata", NO_OPTION),
     ("tags", NO_OPTION),

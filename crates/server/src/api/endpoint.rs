@@ -79,6 +79,8 @@ pub struct Endpoint {
     pub query: &'static [Query],
     /// File names of schemas, relative to the service's folder.
     pub input: Option<&'static str>,
+    /// The schema of the input only describes it.
+    pub is_checked_by_handler: bool,
     pub output: Option<&'static str>,
     /// The body is not JSON: the handler reads it as a stream.
     pub takes_raw_body: bool,
@@ -175,6 +177,7 @@ impl NewEndpoint {
             alias: None,
             query: &[],
             input: None,
+            is_checked_by_handler: false,
             output: None,
             takes_raw_body: false,
             streams: None,
@@ -207,6 +210,12 @@ impl Endpoint {
 
     pub const fn input(mut self, schema: &'static str) -> Self {
         self.input = Some(schema);
+        self
+    }
+
+    /// The handler refuses a body that does not fit, and names all errors in one way.
+    pub const fn checked_by_handler(mut self) -> Self {
+        self.is_checked_by_handler = true;
         self
     }
 

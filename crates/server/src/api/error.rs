@@ -430,7 +430,7 @@ impl From<ImageError> for ApiError {
             | ImageError::Outdated { .. }
             | ImageError::InUse(_)
             | ImageError::TooMany => Self::conflict(text),
-            ImageError::NoProvider(_) => Self::input(text),
+            ImageError::Uploads(_) => Self::input(text),
             ImageError::Store(problem) => problem.into(),
         }
     }

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use cloud::{
-    CloudError, FakeCloud, FakeSettings, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine,
-    Machines, OwnedPage, Proof, Provider, ProviderContext, Region, Sighting, ValidateError,
-    Verification, VerifyError,
+    CloudError, FakeCloud, FakeSettings, IdentityClaim, ImageTarget, LaunchError, LaunchOrder,
+    LaunchedMachine, Machines, OwnedPage, Proof, Provider, ProviderContext, Region, Sighting,
+    ValidateError, Verification, VerifyError,
 };
 use contract::{Invalid, Schemas};
 use domain::id::{LaunchToken, WorkerGroup, WorkerKey};
@@ -124,6 +124,10 @@ impl TestCloud {
 impl Provider for TestCloud {
     fn kind(&self) -> &'static str {
         self.fake.kind()
+    }
+
+    fn images(&self) -> Option<&dyn ImageTarget> {
+        Provider::images(&self.fake)
     }
 
     fn validate(&self, config: &mut Value) -> Result<(), Invalid> {

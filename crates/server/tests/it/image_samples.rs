@@ -28,6 +28,7 @@ pub(crate) fn build(now: Timestamp, number: u64) -> BuildView {
         builder: "b".to_owned(),
         builder_id: "b".to_owned(),
         attempt: 1,
+        n_deaths: 0,
         fence: 1,
         build_hash: String::new(),
         reason: String::new(),
@@ -56,6 +57,7 @@ pub(crate) fn build(now: Timestamp, number: u64) -> BuildView {
     BuildView {
         number: BuildNumber(number),
         record: Some(new.begin(now).succeed(left, 1, now).unwrap()),
+        is_cancelled: false,
         files: FileReach::default(),
         uploads: vec![UploadView {
             number: UploadNumber(1),

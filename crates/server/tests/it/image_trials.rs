@@ -1,7 +1,7 @@
 //! The machines and runs of a canary are found whatever else its pools hold, with few statements.
 
 use domain::id::{LaunchConfigId, PoolId};
-use domain::image::{CanaryEvidence, ImageDefinition};
+use domain::image::{CanaryEvidence, ImageDefinition, most_open_starts};
 use domain::image_reference::canary_mark;
 use domain::run_outcome::RunOutcome;
 use domain::task::EndReason;
@@ -11,7 +11,7 @@ use engine::images::{advance, refresh_pools};
 use serde_json::json;
 
 use crate::database::assert_snapshot;
-use crate::fleet_world::{Fleet, MINUTE_MS, POOL, fleet_test, pool};
+use crate::fleet_world::{Fleet, MINUTE_MS, POOL, fleet_test, machine, pool};
 use crate::image_samples::{definition, referring};
 use crate::queue_samples::task_id;
 use crate::samples::worker;
@@ -116,6 +116,74 @@ fleet_test!(a_canary_is_compared_whatever_else_its_pool_runs, |fleet| {
 });
 
 fleet_test!(
+    no_more_machines_of_a_canary_start_than_decide_until_one_has_started_well,
+    |fleet| {
+        let pools = [POOL, "pp/other"];
+        let definition = fleet.canary_in(&pools).await;
+        let n_tasks = most_open_starts(0.5);
+        let most = usize::try_from(n_tasks).unwrap();
+        let mut canaries = Vec::new();
+        for id in pools {
+            canaries.push((id, fleet.groups(id).await[0].clone()));
+        }
+        let of_canary = async || {
+            let mut keys = Vec::new();
+            for (id, config) in &canaries {
+                let workers = fleet.workers(id).await.into_iter();
+                let own = workers.filter(|it| it.launch_config_id.as_ref() == Some(config));
+                keys.extend(own.map(|it| it.key.clone()));
+            }
+            keys
+        };
+        let ask_for_machines = async || {
+            for id in pools {
+                fleet.tasks(id, n_tasks).await;
+                fleet.round().await;
+            }
+        };
+        // In each round there is work for as many as may start, of which half would be canaries.
+        for _ in 0..4 {
+            ask_for_machines().await;
+            assert!(of_canary().await.len() <= most, "{:?}", of_canary().await);
+        }
+        let first = of_canary().await;
+        assert_eq!(first.len(), most);
+        // Those whose failure is known make room for as many others.
+        let n_dead = 3;
+        for key in first.iter().take(n_dead) {
+            fleet.kill(key);
+        }
+        fleet.scan().await;
+        fleet.end().await;
+        fleet.scan().await;
+        for _ in 0..4 {
+            ask_for_machines().await;
+        }
+        assert_eq!(of_canary().await.len(), most + n_dead);
+        // After its registration, a machine may still be unable to work.
+        let key = first.last().unwrap();
+        let running = fleet.register(key).await;
+        ask_for_machines().await;
+        assert_eq!(of_canary().await.len(), most + n_dead);
+        fleet.claim_with(&running).await;
+        let evidence = fleet.evidence(&definition).await;
+        assert_eq!(evidence.canary.good, 1);
+        for _ in 0..4 {
+            ask_for_machines().await;
+        }
+        let all = of_canary().await.len();
+        assert!(all > most + n_dead + 4, "{all}");
+        // Without canaries, no plan asks for their machines.
+        fleet
+            .make_pool("pp/plain", pool("one", 0, 10, &[machine("plain")]))
+            .await;
+        fleet.tasks("pp/plain", 1).await;
+        let (_, counts) = fleet.counted(fleet.provision()).await;
+        assert_eq!(counts.statements("started_worker_count_open"), 0);
+    }
+);
+
+fleet_test!(
     a_look_at_a_canary_costs_as_many_statements_in_ten_pools_as_in_one,
     |fleet| {
         let pools: Vec<String> = (0..10).map(|number| format!("pp/of-{number}")).collect();
@@ -167,7 +235,7 @@ fleet_test!(starts_beside_the_image_are_no_evidence, |fleet| {
     }
     let rollout = fleet.roll_out(&definition, &[1, 2]).await;
     let run = rollout.canary.unwrap();
-    assert_snapshot!(run.verdict, @"Undecided after 0 starts. 52 more without a failure and it is promoted. 160 starts are left out (80 of the canary, 80 beside it): their workers did not run in the file system of the image.");
+    assert_snapshot!(run.verdict, @"Undecided after 0 starts. About 52 more without a failure and it is promoted. 160 starts are left out (80 of the canary, 80 beside it): their workers did not run in the file system of the image.");
     // The same machines in their images promote the build.
     fleet.database.raw("DELETE FROM canary_trials");
     note(true);

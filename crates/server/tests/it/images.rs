@@ -213,7 +213,7 @@ on_sqlite_first!(
         for name in ["OTHER", "NONE"] {
             let edit = with("secrets", json!(["ALL", name]));
             let expected = format!(
-                "Image linux may not use secret {name}: add it to images.secrets.{name}.images in \
+                "The image cannot be used:\n/secrets/1: image linux may not use secret {name}: add it to images.secrets.{name}.images in \
                  the configuration of the builders, or remove the secret from the definition"
             );
             assert_eq!(
@@ -226,7 +226,7 @@ on_sqlite_first!(
             assert!(
                 refused(other, 400)
                     .await
-                    .contains("Image more may not use secret")
+                    .contains("image more may not use secret")
             );
         }
         assert_eq!(world.get(LINUX).await.expect(200)["version"], 2);
@@ -261,6 +261,59 @@ on_sqlite_first!(
     }
 );
 
+on_sqlite_first!(all_errors_of_a_definition_are_refused_together, |world| {
+    let body = json!({
+        "colour": "red",
+        "build": {"command": []},
+        "formats": ["ova"],
+        "keep": 1,
+        "labels": ["a b"],
+        "canary": {"share": 2, "minStarts": 0},
+        "version": "new",
+        "uploads": [
+            {"providerId": "aws", "format": "iso"},
+            {"providerId": "moon"},
+            {"providerId": "sun", "options": 3},
+            {"providerId": "static"},
+            {"providerId": "aws", "region": "us-east-1"},
+        ],
+    });
+    let expected = [
+        "/version",
+        "/build/command",
+        "/labels/0",
+        "/keep",
+        "/uploads/2/options",
+        "/canary/share",
+        "/canary/minStarts",
+        "/colour",
+        "/uploads/0/format",
+        "/uploads/1/providerId",
+        "/uploads/2/providerId",
+        "/uploads/3/providerId",
+        "/uploads/4/format",
+    ];
+    for ask in [
+        world.put(LINUX, body.clone()),
+        world.post(LINUX, body.clone()),
+        world.post("fleetwright:/image/linux/plan", body.clone()),
+    ] {
+        let told = refused(ask, 400).await;
+        let lines = told.lines().filter(|line| line.starts_with('/'));
+        let places: Vec<&str> = lines.filter_map(|line| line.split(": ").next()).collect();
+        assert_eq!(places, expected, "{told}");
+        for part in [
+            "/uploads/1/providerId: there is no provider moon; the configured ones are: ",
+            "/uploads/3/providerId: provider static takes no images",
+            "and not iso",
+            "and not ova, which is the first format of the image",
+        ] {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+    }
+    world.get(LINUX).await.expect(404);
+});
+
 on_sqlite_first!(what_is_wrong_with_a_definition_is_named, |world| {
     for (body, part) in [
         (with("build", json!({"command": []})), "/build/command"),
@@ -272,7 +325,7 @@ on_sqlite_first!(what_is_wrong_with_a_definition_is_named, |world| {
         ),
         (
             with("imageId", json!("mac")),
-            "Incorrect imageId in request body",
+            "/imageId: must be linux, which the request is about, and not \"mac\"",
         ),
         (with("colour", json!("red")), "colour"),
         (

@@ -346,14 +346,17 @@ on_sqlite_first!(
             (&found["builds"][0]["pin"]["by"], &found["state"]),
             (&json!("static/root"), &json!("paused"))
         );
-        let text = world
-            .get("auth:/audit/image/linux")
-            .await
-            .expect(200)
-            .to_string();
-        for part in ["build-requested", "paused", "build-pinned"] {
-            assert!(text.contains(part), "{part}: {text}");
-        }
+        // The history says what was asked for, why, and about which build.
+        let history = world.get("auth:/audit/image/linux").await.expect(200);
+        let lines = history["auditHistory"].as_array().unwrap().iter();
+        let lines = lines.map(|line| format!("{} {}", line["actionType"], line["detail"]));
+        let lines: Vec<String> = lines.skip(1).step_by(2).collect();
+        let expected = [
+            r#""build-requested" {"reason":"new packages"}"#,
+            r#""paused" {"reason":"holidays"}"#,
+            r#""build-pinned" {"build":1,"reason":"ticket 7"}"#,
+        ];
+        assert_eq!(lines, expected);
         ImageMeasure::new(world.app.clone())
             .activate()
             .await
@@ -368,6 +371,67 @@ on_sqlite_first!(
         ] {
             assert!(measured.contains(line), "{line}: {measured}");
         }
+        tree.close().await;
+    }
+);
+
+on_sqlite_first!(
+    a_request_waits_for_the_servers_own_copy_and_says_which_build_it_leads_to,
+    without_builder,
+    |world| {
+        let tree = OpenTree::of(&world.app).await;
+        let definition = json!({"build": {"command": ["make"]}, "formats": ["raw"]});
+        world.put(LINUX, definition.clone()).await.expect(200);
+        // The image is not in the tree yet.
+        let ask = tokio::spawn(world.post(&format!("{LINUX}/build"), json!({})).send());
+        until("the server was told to copy it", || {
+            let told = world.app.engine.wakeups.images.notified();
+            futures_util::FutureExt::now_or_never(told)
+        })
+        .await;
+        mirror(world, &tree, "linux").await;
+        let asked = ask.await.unwrap().expect(200);
+        assert_eq!(
+            asked,
+            json!({"newerThan": 0, "waits": "no builder is live"})
+        );
+        // Nor is the new version, by which the build is to be made.
+        let changed = json!({"build": {"command": ["make", "all"]}, "formats": ["raw"]});
+        world.post(LINUX, changed).await.expect(200);
+        let ask = tokio::spawn(world.post(&format!("{LINUX}/pause"), json!({})).send());
+        let image = "linux".parse().unwrap();
+        let paused = || {
+            let version = |it: &images::ImageNode| Some(it.definition.as_ref()?.version);
+            let seen = tree
+                .images
+                .image(&image, |it| (version(it), it.pause.is_some()));
+            seen.filter(|(_, is_paused)| *is_paused)
+        };
+        tree.mirror_all(&world.app).await;
+        ask.await.unwrap().expect(200);
+        let (version, _) = until("the pause", paused).await;
+        assert_eq!(version, Some(2));
+        let body = json!({"reason": "new packages"});
+        let asked = world
+            .post(&format!("{LINUX}/build"), body)
+            .await
+            .expect(200);
+        assert_eq!(asked["waits"], "paused by static/root");
+        // The first build of the definition runs elsewhere.
+        let builds = Place::Builds(image.clone()).path().unwrap();
+        let lock = Lock::try_acquire(tree.images.tree(), &builds, "elsewhere").await;
+        let lock = lock.unwrap().unwrap();
+        let known = tree.images.image(&image, |it| it.definition.clone());
+        let mut running = record("building");
+        running["fence"] = json!(lock.number());
+        running["build_hash"] = json!(known.flatten().unwrap().definition.build_hash());
+        tree.write_build(3, &running).await;
+        let asked = world
+            .post(&format!("{LINUX}/build"), json!({}))
+            .await
+            .expect(200);
+        assert_eq!(asked, json!({"newerThan": 3, "build": 3}));
+        lock.release().await.unwrap();
         tree.close().await;
     }
 );

@@ -334,7 +334,7 @@ async fn each_failure_has_its_own_text() {
     let cases: Vec<(Vec<String>, &str)> = vec![
         (
             vec!["no-such-program".to_owned()],
-            "the program no-such-program is not in PATH (",
+            "the program no-such-program is in no folder of the builder's PATH",
         ),
         (
             vec!["/no/such".to_owned()],

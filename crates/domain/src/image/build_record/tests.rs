@@ -13,6 +13,7 @@ fn building() -> BuildRecord {
         builder: "b1".to_owned(),
         builder_id: "disk-1".to_owned(),
         attempt: 1,
+        n_deaths: 0,
         fence: 7,
         build_hash: "abc".to_owned(),
         reason: "no build is ready".to_owned(),
@@ -75,7 +76,7 @@ fn an_abandoned_build_has_failed_and_says_whose_it_was() {
         abandoned.state,
         BuildState::Failed {
             error: "builder b1 ended before the build did".to_owned(),
-            abandoned: true,
+            cause: BuildFailureCause::BuilderDied,
         }
     );
     assert!(abandoned.delete(at(10)).is_ok());
@@ -200,8 +201,8 @@ fn a_record_that_cannot_be_read_says_where() {
             "files: must be an object, not 1",
         ),
         (
-            json!({"state": "failed", "abandoned": 1}),
-            "abandoned: must be true or false, not 1",
+            json!({"state": "failed", "cause": "x"}),
+            "cause: \"x\" is not a cause of a failed build",
         ),
     ];
     for (document, expected) in cases {

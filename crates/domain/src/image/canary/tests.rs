@@ -75,7 +75,7 @@ fn decision(trials: &[Trial]) -> String {
 fn a_good_image_is_promoted() {
     let trials = fleet(80, |_, _| ());
     insta::assert_snapshot!(decision(&trials), @"as good after 52 starts");
-    insta::assert_snapshot!(judged(&trials[..200]).verdict, @"Undecided after 20 starts. 32 more without a failure and it is promoted.");
+    insta::assert_snapshot!(judged(&trials[..200]).verdict, @"Undecided after 20 starts. About 32 more without a failure and it is promoted.");
 }
 
 #[test]
@@ -125,7 +125,61 @@ fn without_a_control_group_nothing_is_decided_until_people_are_asked() {
     let late = judge(&settings, at(0), &trials, at(7 * DAY_MS));
     insta::assert_snapshot!(late.verdict, @"Undecided after 80 starts in 7 days");
     let early = judge(&settings, at(0), &[], at(-DAY_MS));
-    insta::assert_snapshot!(early.verdict, @"Undecided after 0 starts. 52 more without a failure and it is promoted.");
+    insta::assert_snapshot!(early.verdict, @"Undecided after 0 starts. About 52 more without a failure and it is promoted.");
+}
+
+#[test]
+fn twice_as_many_machines_may_be_starting_as_decide() {
+    let shares = [0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.8, 0.95, 1.0];
+    let most = shares.map(most_open_starts);
+    assert_eq!(most, [6, 6, 6, 6, 12, 20, 32, 114, 120]);
+    // Half as many decide, with the block of the control group beside each, and one fewer do not.
+    for share in [0.1, 0.25, 0.5] {
+        let settings = CanarySettings {
+            share,
+            ..CanarySettings::default()
+        };
+        let decisive = most_open_starts(share) / 2;
+        let decides = |n: u32| {
+            let shape = BlockShape::of_share(share);
+            let (n_canary, n_control) = (shape.n_canary as i64, shape.n_control as i64);
+            let trials = (0..i64::from(n)).flat_map(|place| {
+                let minute = place * 100;
+                let bad = machine(minute, CanaryGroup::Canary, StartOutcome::NeverRegistered);
+                let first = place * n_control / n_canary;
+                let end = (place + 1) * n_control / n_canary;
+                let good = (first..end).map(move |place| {
+                    let minute = minute + 1 + place - first;
+                    machine(minute, CanaryGroup::Control, StartOutcome::Good)
+                });
+                [bad].into_iter().chain(good)
+            });
+            let trials: Vec<Trial> = trials.collect();
+            let judged = judge(&settings, at(0), &trials, at(DAY_MS));
+            matches!(judged.verdict, CanaryVerdict::RollBack { .. })
+        };
+        assert!(decides(decisive) && !decides(decisive - 1), "{share}");
+    }
+}
+
+#[test]
+fn a_verdict_says_how_many_starts_were_known_of_all() {
+    let trials = fleet(19, |number, trial| {
+        fail(
+            trial,
+            match number {
+                0..5 => StartOutcome::NeverRegistered,
+                _ => StartOutcome::Pending,
+            },
+        );
+    });
+    insta::assert_snapshot!(judged(&trials).verdict, @"Worse after 5 known of 19 starts: 5 of 5 never registered, control 0.0 %");
+    let pending = fleet(3, |_, trial| fail(trial, StartOutcome::Pending));
+    let verdict = judged(&pending).verdict.to_string();
+    assert!(
+        verdict.starts_with("Undecided after 0 known of 3 starts."),
+        "{verdict}"
+    );
 }
 
 #[test]
@@ -138,7 +192,7 @@ fn starts_beside_the_image_are_counted_and_decide_nothing() {
     });
     let beside: Vec<Trial> = beside.collect();
     let judgement = judged(&beside);
-    insta::assert_snapshot!(judgement, @"Undecided after 0 starts. 52 more without a failure and it is promoted. 800 starts are left out (80 of the canary, 720 beside it): their workers did not run in the file system of the image.");
+    insta::assert_snapshot!(judgement, @"Undecided after 0 starts. About 52 more without a failure and it is promoted. 800 starts are left out (80 of the canary, 720 beside it): their workers did not run in the file system of the image.");
     // They change nothing about the others, whatever happened on them.
     let with_others = [&beside[..50], &good[50..]].concat();
     assert_eq!(judged(&with_others).verdict, judged(&good[50..]).verdict);

@@ -6,28 +6,39 @@ use super::evidence::GroupEvidence;
 use super::metric::CanaryMetric;
 use crate::time::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS};
 
-/// The verdict of a canary. "Starts" are machines of the canary whose start succeeded or failed.
+/// The starts of machines of the canary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CanaryStarts {
+    /// Those that succeeded or failed.
+    pub known: u32,
+    pub all: u32,
+}
+
+/// The verdict of a canary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CanaryVerdict {
     Undecided {
-        starts: u32,
-        /// After this many more without a failure it is promoted. `None`: not in sight.
+        starts: CanaryStarts,
+        /// After about this many more without a failure it is promoted. `None`: not in sight.
         more_starts: Option<u32>,
         /// False: machines started from the new image only, so nothing can be compared.
         has_control: bool,
     },
     /// It is as good as the image in use.
-    Promote { starts: u32 },
+    Promote { starts: CanaryStarts },
     /// It is worse.
     RollBack {
-        starts: u32,
+        starts: CanaryStarts,
         /// Where it is worse.
         metric: CanaryMetric,
         canary: GroupEvidence,
         control: GroupEvidence,
     },
     /// The test took its longest time without a result: people are asked.
-    Expired { starts: u32, max_seconds: u32 },
+    Expired {
+        starts: CanaryStarts,
+        max_seconds: u32,
+    },
 }
 
 impl fmt::Display for CanaryVerdict {
@@ -38,25 +49,28 @@ impl fmt::Display for CanaryVerdict {
                 more_starts,
                 has_control,
             } => {
-                write!(f, "Undecided after {}.", counted(*starts))?;
+                write!(f, "Undecided after {}.", starts)?;
                 match more_starts {
                     _ if !has_control => {
                         f.write_str(" No machine started from the image in use to compare with.")
                     }
                     Some(0) | None => Ok(()),
                     Some(more) => {
-                        write!(f, " {more} more without a failure and it is promoted.")
+                        write!(
+                            f,
+                            " About {more} more without a failure and it is promoted."
+                        )
                     }
                 }
             }
-            Self::Promote { starts } => write!(f, "as good after {}", counted(*starts)),
+            Self::Promote { starts } => write!(f, "as good after {}", starts),
             Self::RollBack {
                 starts,
                 metric,
                 canary,
                 control,
             } => {
-                write!(f, "Worse after {}: ", counted(*starts))?;
+                write!(f, "Worse after {}: ", starts)?;
                 write_difference(f, *metric, canary, control)
             }
             Self::Expired {
@@ -64,7 +78,7 @@ impl fmt::Display for CanaryVerdict {
                 max_seconds,
             } => {
                 let limit = period(i64::from(*max_seconds) * SECOND_MS);
-                write!(f, "Undecided after {} in {limit}", counted(*starts))
+                write!(f, "Undecided after {} in {limit}", starts)
             }
         }
     }
@@ -151,10 +165,17 @@ fn share(part: u32, all: u32) -> f64 {
     f64::from(part) / f64::from(all.max(1))
 }
 
-fn counted(starts: u32) -> String {
-    match starts {
-        1 => "1 start".to_owned(),
-        _ => format!("{starts} starts"),
+/// Such as "5 starts", or "5 known of 19 starts".
+impl fmt::Display for CanaryStarts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { known, all } = *self;
+        if all > known {
+            write!(f, "{known} known of ")?;
+        }
+        match all.max(known) {
+            1 => f.write_str("1 start"),
+            all => write!(f, "{all} starts"),
+        }
     }
 }
 

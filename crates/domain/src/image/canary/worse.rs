@@ -83,6 +83,24 @@ pub(super) fn weigh(
     evidence
 }
 
+/// How many machines of the canary fail to start, without a success, until it is worse, if all
+/// others start.
+pub(super) fn decisive_failures(shape: BlockShape) -> u32 {
+    let block = Block {
+        canary: vec![1.0; shape.n_canary],
+        control: vec![0.0; shape.n_control],
+    };
+    let is_proven = |n_blocks: &usize| {
+        let mut evidence = WorseEvidence { bets: Vec::new() };
+        let blocks = vec![block.clone(); *n_blocks];
+        evidence.bet(CanaryMetric::Starts, &logs(&START_ODDS), &blocks);
+        evidence.is_proven()
+    };
+    // Each block multiplies the evidence, so that a few are enough.
+    let n_blocks = (1..=MAX_GROUP).find(is_proven).unwrap_or(MAX_GROUP);
+    u32::try_from(n_blocks * shape.n_canary).unwrap_or(u32::MAX)
+}
+
 impl WorseEvidence {
     fn bet(&mut self, metric: CanaryMetric, tilts: &[(f64, f64)], blocks: &[Block<f64>]) {
         self.bets

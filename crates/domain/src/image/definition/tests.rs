@@ -314,3 +314,42 @@ fn the_rebuild_age_varies_by_up_to_a_tenth_with_the_name() {
     assert!(ages.iter().any(|age| *age < 920_000) && ages.iter().any(|age| *age > 980_000));
     assert_eq!(age("i7", 1_000), age("i7", 1_000));
 }
+
+#[test]
+fn a_request_has_a_definition_with_its_version_and_reason_and_all_errors_at_once() {
+    let name = "linux".parse().unwrap();
+    let body = json!({
+        "build": {"command": ["make"]}, "formats": ["raw"], "version": 3, "reason": "kernel",
+        "created": "2026-11-29T12:00:00.000Z", "lastModified": "2026-11-29T12:00:00.000Z",
+    });
+    let request = crate::image::ImageRequest::parse(&body, &name).unwrap();
+    assert_eq!(request.seen, Some(crate::Version(3)));
+    assert_eq!(request.reason, "kernel");
+    let document = json!({"build": {"command": ["make"]}, "formats": ["raw"], "imageId": "linux"});
+    assert_eq!(*request.definition.to_document(), document);
+    let wrong = json!({
+        "imageId": "mac", "version": -1, "reason": "x".repeat(1_025), "colour": "red", "keep": 1,
+        "build": {"command": "make"}, "formats": ["RAW"], "canary": {"share": 2},
+    });
+    let told = crate::image::ImageRequest::parse(&wrong, &name)
+        .unwrap_err()
+        .to_string();
+    let places: Vec<&str> = told
+        .lines()
+        .filter_map(|line| line.split(": ").next())
+        .collect();
+    let expected = [
+        "/imageId",
+        "/version",
+        "/reason",
+        "/build/command",
+        "/build/command",
+        "/formats/0",
+        "/keep",
+        "/canary/share",
+        "/formats",
+        "/colour",
+    ];
+    assert_eq!(places, expected, "{told}");
+    assert!(crate::image::ImageRequest::parse(&json!([]), &name).is_err());
+}

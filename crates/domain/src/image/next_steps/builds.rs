@@ -1,7 +1,7 @@
 //! Whether to build.
 
 use crate::image::backoff::BUILD_BACKOFF;
-use crate::image::build_record::{BuildRecord, BuildState};
+use crate::image::build_record::{BuildFailureCause, BuildRecord, BuildState};
 use crate::image::definition::ImageDefinition;
 use crate::image::format::ImageFormat;
 use crate::image::number::BuildNumber;
@@ -9,13 +9,29 @@ use crate::image::step::{BuildReason, Step, WaitReason};
 use crate::image::view::{BuildRequest, ImageView, LiveBuilder};
 use crate::time::Timestamp;
 
+/// After so many deaths of builders in a row, the build itself may be their cause: further ones
+/// delay the next attempt as other failures do.
+pub(super) const FREE_DEATHS: u32 = 2;
+
 /// The failures since the last success, request or change.
 struct Failures {
+    /// Without builds whose builder was stopped, or that a person cancelled.
     count: u32,
+    /// Of these, those whose builder died.
+    n_deaths: u32,
     build: BuildNumber,
     at: Timestamp,
     error: String,
-    is_abandoned: bool,
+    end: LastEnd,
+}
+
+/// How the last of them ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LastEnd {
+    Failed,
+    /// Its builder ended: another one takes its place at once.
+    Replaced,
+    Cancelled,
 }
 
 pub(super) fn add_steps(view: &ImageView<'_>, definition: &ImageDefinition, steps: &mut Vec<Step>) {
@@ -23,18 +39,41 @@ pub(super) fn add_steps(view: &ImageView<'_>, definition: &ImageDefinition, step
     if let (Some(known), None) = (view.request, request) {
         steps.push(Step::ClearRequest { at: known.at });
     }
-    steps.push(match reason_to_build(view, definition, request) {
-        Ok(reason) => build_or_wait(view, definition, reason, request),
-        Err((until, reason)) => Step::Wait { until, reason },
-    });
+    steps.push(build_step(view, definition, request));
 }
 
-/// The request, if no ready build answers it.
+/// The build that can be made now, or why none is.
+pub(super) fn next_build(view: &ImageView<'_>, definition: &ImageDefinition) -> Step {
+    build_step(view, definition, open_request(view))
+}
+
+fn build_step(
+    view: &ImageView<'_>,
+    definition: &ImageDefinition,
+    request: Option<&BuildRequest>,
+) -> Step {
+    let paused = view.paused(definition);
+    match (reason_to_build(view, definition, request), paused) {
+        (_, Some(reason)) => Step::Wait {
+            until: None,
+            reason,
+        },
+        (Ok(reason), None) => build_or_wait(view, definition, reason, request),
+        (Err((until, reason)), None) => Step::Wait { until, reason },
+    }
+}
+
+/// The request, if no ready build answers it, and none that a person cancelled.
 fn open_request<'a>(view: &ImageView<'a>) -> Option<&'a BuildRequest> {
     let request = view.request?;
-    let is_answered = view
-        .ready_builds()
-        .any(|(_, record)| record.request == Some(request.at));
+    let is_answered = view.builds.iter().any(|build| {
+        let record = build.record.as_ref();
+        record.is_some_and(|record| {
+            let has_ended = record.state == BuildState::Ready
+                || (build.is_cancelled && failure(record).is_some());
+            has_ended && record.request == Some(request.at)
+        })
+    });
     (!is_answered).then_some(request)
 }
 
@@ -115,28 +154,15 @@ fn build_or_wait(
         until: None,
         reason,
     };
-    if let Some(paused) = view.paused(definition) {
-        return wait(paused);
-    }
     if let Some(lock) = view.build_lock {
         let by = lock.owner.clone();
         return wait(WaitReason::Building { by });
     }
     let failures = failures(view, definition, request);
-    if let Some(failures) = &failures {
-        // A builder that ended is replaced at once, but only the first time.
-        let n_delaying = failures.count - u32::from(failures.is_abandoned);
-        if let Some(until) = BUILD_BACKOFF.next_try(n_delaying, failures.at, view.now) {
-            let reason = WaitReason::BuildFailed {
-                build: failures.build,
-                n_failures: failures.count,
-                error: failures.error.clone(),
-            };
-            return Step::Wait {
-                until: Some(until),
-                reason,
-            };
-        }
+    if let Some(failures) = &failures
+        && let Some(step) = wait_after(failures, view, definition)
+    {
+        return step;
     }
     let is_able = |builder: &&LiveBuilder| definition.labels.is_subset(&builder.labels);
     let able: Vec<&LiveBuilder> = view.builders.iter().filter(is_able).collect();
@@ -157,10 +183,46 @@ fn build_or_wait(
     Step::Build {
         reason,
         attempt: failures
+            .as_ref()
             .map_or(0, |failures| failures.count)
             .saturating_add(1),
+        n_deaths: failures.map_or(0, |failures| failures.n_deaths),
         request: request.map(|request| request.at),
         builders,
+    }
+}
+
+/// The step if the last failure delays the next attempt.
+fn wait_after(
+    failures: &Failures,
+    view: &ImageView<'_>,
+    definition: &ImageDefinition,
+) -> Option<Step> {
+    let (build, error) = (failures.build, failures.error.clone());
+    match failures.end {
+        LastEnd::Replaced => None,
+        LastEnd::Failed => {
+            let n_delaying = failures.count - failures.n_deaths.min(FREE_DEATHS);
+            let until = BUILD_BACKOFF.next_try(n_delaying, failures.at, view.now)?;
+            Some(Step::Wait {
+                until: Some(until),
+                reason: WaitReason::BuildFailed {
+                    build,
+                    n_failures: failures.count,
+                    error,
+                },
+            })
+        }
+        LastEnd::Cancelled => {
+            let age_limit = definition.rebuild_age_ms();
+            // A moment in the far future is an error of a clock; it would never be due.
+            let age_ms = view.now.millis_since(failures.at).saturating_abs();
+            let is_due = age_limit.is_some_and(|limit| age_ms >= limit);
+            (!is_due).then_some(Step::Wait {
+                until: age_limit.map(|limit| failures.at.plus_millis(limit)),
+                reason: WaitReason::BuildCancelled { build, error },
+            })
+        }
     }
 }
 
@@ -173,28 +235,44 @@ fn failures(
     let hash = definition.build_hash();
     let failed = view.builds.iter().filter_map(|build| {
         let record = build.record.as_ref()?;
-        let (error, is_abandoned) = failure(record)?;
-        Some((build, record, error, is_abandoned))
+        let (error, cause) = failure(record)?;
+        Some((build, record, error, cause))
     });
-    let (build, record, error, is_abandoned) = failed.max_by_key(|(build, ..)| build.number)?;
+    let (build, record, error, cause) = failed.max_by_key(|(build, ..)| build.number)?;
     let is_later = newest_ready.is_none_or(|ready| build.number > ready);
     let is_same = record
         .build_hash
         .as_ref()
         .is_none_or(|made_from| *made_from == hash);
     let is_asked_since = request.is_some_and(|request| record.request != Some(request.at));
-    (is_later && is_same && !is_asked_since).then(|| Failures {
-        count: record.attempt.max(1),
+    if !is_later || !is_same || is_asked_since {
+        return None;
+    }
+    let is_death = cause == BuildFailureCause::BuilderDied && !build.is_cancelled;
+    let counts = !build.is_cancelled && cause != BuildFailureCause::BuilderStopped;
+    let count = record.attempt.max(1) - u32::from(!counts);
+    let n_deaths = record
+        .n_deaths
+        .saturating_add(u32::from(is_death))
+        .min(count);
+    Some(Failures {
+        count,
+        n_deaths,
         build: build.number,
         at: record.finished.unwrap_or(record.state_time),
         error: error.to_owned(),
-        is_abandoned,
+        end: match cause {
+            _ if build.is_cancelled => LastEnd::Cancelled,
+            BuildFailureCause::BuilderStopped => LastEnd::Replaced,
+            BuildFailureCause::BuilderDied if n_deaths <= FREE_DEATHS => LastEnd::Replaced,
+            BuildFailureCause::BuilderDied | BuildFailureCause::Build => LastEnd::Failed,
+        },
     })
 }
 
-fn failure(record: &BuildRecord) -> Option<(&str, bool)> {
+fn failure(record: &BuildRecord) -> Option<(&str, BuildFailureCause)> {
     match &record.state {
-        BuildState::Failed { error, abandoned } => Some((error, *abandoned)),
+        BuildState::Failed { error, cause } => Some((error, *cause)),
         BuildState::Building | BuildState::Ready | BuildState::Deleting => None,
     }
 }

@@ -5,15 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::image::build_record::BuildState;
 use crate::image::definition::ImageDefinition;
 use crate::image::number::{BuildNumber, UploadNumber};
-use crate::image::selection::{ImageInUse, image_in_use, images_left};
+use crate::image::selection::{ImageInUse, image_before, image_in_use, images_left};
 use crate::image::step::{DeleteReason, Leftover, Step, WaitReason};
 use crate::image::upload_record::UploadState;
 use crate::image::upload_target::UploadTargetId;
 use crate::image::view::{BuildView, ImageView, UploadView};
-use crate::time::Timestamp;
+use crate::time::{HOUR_MS, Timestamp};
 
 /// Failed builds after the last ready one whose records and logs are kept.
 pub(super) const MAX_FAILED: usize = 3;
+/// For this long after a decision took its place, a build stays, so that people can undo a slip.
+pub(super) const UNDO_MS: i64 = HOUR_MS;
 
 type UploadKey = (BuildNumber, UploadTargetId, UploadNumber);
 
@@ -23,6 +25,8 @@ struct Kept {
     uploads: BTreeSet<UploadKey>,
     /// Of those, the uploads that stay until a moment only.
     until: BTreeMap<UploadKey, Timestamp>,
+    /// The builds that stay until a moment only.
+    served: BTreeMap<BuildNumber, Timestamp>,
 }
 
 pub(super) fn add_steps(view: &ImageView<'_>, steps: &mut Vec<Step>) {
@@ -37,6 +41,11 @@ pub(super) fn add_steps(view: &ImageView<'_>, steps: &mut Vec<Step>) {
     steps.extend(waits.map(|((build, target, _), until)| Step::Wait {
         until: Some(until),
         reason: WaitReason::MayBeNamed { build, target },
+    }));
+    let waits = kept.served.into_iter();
+    steps.extend(waits.map(|(build, until)| Step::Wait {
+        until: Some(until),
+        reason: WaitReason::MayComeBack { build },
     }));
 }
 
@@ -198,6 +207,7 @@ impl Kept {
             builds: BTreeSet::new(),
             uploads: BTreeSet::new(),
             until: BTreeMap::new(),
+            served: BTreeMap::new(),
         };
         if let Some(definition) = view.definition {
             kept.keep_good(view, definition);
@@ -210,6 +220,7 @@ impl Kept {
         }
         if let Some(definition) = view.definition {
             kept.keep_left(view, definition);
+            kept.keep_served(view, definition);
         }
         kept
     }
@@ -254,6 +265,25 @@ impl Kept {
                 let targets = definition.uploads.iter().map(|target| &target.id);
                 self.uploads
                     .extend(targets.filter_map(|target| newest_ready(build, target)));
+            }
+        }
+    }
+
+    /// Images from which machines started until a decision, so that people can undo it.
+    fn keep_served(&mut self, view: &ImageView<'_>, definition: &ImageDefinition) {
+        for (replaced, at) in &view.standing.replaced {
+            if view.now.millis_since(*at).abs() >= UNDO_MS {
+                continue;
+            }
+            for target in &definition.uploads {
+                let image = image_before(view.builds, &target.id, view.standing, *replaced);
+                let Some(image) = image else { continue };
+                let key = (image.build, target.id.clone(), image.upload);
+                // Those that launch configs may name stay for a shorter time otherwise.
+                if self.until.contains_key(&key) || self.uploads.insert(key) {
+                    self.builds.insert(image.build);
+                    self.served.insert(image.build, at.plus_millis(UNDO_MS));
+                }
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Tests of the next steps.
 
+mod failures;
 mod goal;
 mod scenarios;
 mod standings;

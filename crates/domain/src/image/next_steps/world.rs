@@ -27,6 +27,8 @@ pub(super) enum Fate {
     Failure,
     /// It dies in the middle: its lock becomes free.
     Death,
+    /// It is stopped in the middle, and says so.
+    Stop,
     /// It dies before it does anything.
     Nothing,
     /// It goes on for long, and dies or succeeds later.
@@ -87,15 +89,7 @@ impl World {
             return;
         }
         match step.clone() {
-            Step::Build {
-                reason,
-                attempt,
-                request,
-                builders,
-            } => {
-                let reason = reason.to_string();
-                self.build(&builders[0], attempt, request, reason, fate);
-            }
+            step @ Step::Build { .. } => self.build(step, fate),
             Step::Upload { .. } => self.upload(step, fate),
             Step::MarkBuildAbandoned { build } => {
                 if let Some(view) = self.builds.get_mut(&build) {
@@ -146,14 +140,17 @@ impl World {
         }
     }
 
-    fn build(
-        &mut self,
-        builder: &str,
-        attempt: u32,
-        request: Option<Timestamp>,
-        reason: String,
-        fate: Fate,
-    ) {
+    fn build(&mut self, step: Step, fate: Fate) {
+        let Step::Build {
+            reason,
+            attempt,
+            n_deaths,
+            request,
+            builders,
+        } = step
+        else {
+            return;
+        };
         if self.build_lock.is_some() {
             return;
         }
@@ -162,32 +159,45 @@ impl World {
         let known = self.builds.keys().next_back().map_or(0, |last| last.0);
         self.last_build = self.last_build.max(known) + 1;
         let number = BuildNumber(self.last_build);
-        let definition = self.definition.as_ref().unwrap();
+        let owner = builders[0].clone();
         let new = NewBuild {
-            builder: builder.to_owned(),
-            builder_id: builder.to_owned(),
+            builder: owner.clone(),
+            builder_id: owner.clone(),
             attempt,
+            n_deaths,
             fence,
-            build_hash: definition.build_hash(),
-            reason,
+            build_hash: self.definition.as_ref().unwrap().build_hash(),
+            reason: reason.to_string(),
             request,
         };
         let view = BuildView {
             number,
             record: Some(new.begin(self.now)),
+            is_cancelled: false,
             files: FileReach::default(),
             uploads: Vec::new(),
             upload_locks: BTreeMap::new(),
         };
         self.builds.insert(number, view);
-        self.build_lock = Some(HeldLock {
-            fence,
-            owner: builder.to_owned(),
-        });
+        self.build_lock = Some(HeldLock { fence, owner });
         match fate {
             Fate::Success | Fate::Failure => self.finish_build(fate == Fate::Success),
             Fate::Death => self.build_lock = None,
+            Fate::Stop => self.stop_build(),
             Fate::Long | Fate::Nothing => {}
+        }
+    }
+
+    /// The holder of the lock stops in an orderly way.
+    fn stop_build(&mut self) {
+        let Some(lock) = self.build_lock.take() else {
+            return;
+        };
+        for view in self.builds.values_mut() {
+            let record = view.record.clone();
+            if let Some(Ok(stopped)) = record.map(|record| record.stop(lock.fence, self.now)) {
+                view.record = Some(stopped);
+            }
         }
     }
 
@@ -269,7 +279,7 @@ impl World {
                     .fail("denied".to_owned(), false, fence, self.now)
                     .unwrap()
             }
-            Fate::Death => record.identify(id, fence).unwrap(),
+            Fate::Death | Fate::Stop => record.identify(id, fence).unwrap(),
             Fate::Long | Fate::Nothing => {
                 let owner = "b1".to_owned();
                 view.upload_locks

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::*;
+use crate::image::CanaryStarts;
 use crate::image::UploadNumber;
 use crate::image::build_record::{BuildFile, BuildLeft, NewBuild};
 use crate::image::upload_record::NewUpload;
@@ -20,6 +21,7 @@ fn build(number: u64, is_uploaded: bool) -> BuildView {
         builder: "b".to_owned(),
         builder_id: "b".to_owned(),
         attempt: 1,
+        n_deaths: 0,
         fence: 1,
         build_hash: String::new(),
         reason: String::new(),
@@ -55,6 +57,7 @@ fn build(number: u64, is_uploaded: bool) -> BuildView {
     BuildView {
         number: BuildNumber(number),
         record: Some(new.begin(now()).succeed(left, 1, now()).unwrap()),
+        is_cancelled: false,
         files: FileReach::default(),
         uploads: if is_uploaded { vec![upload] } else { vec![] },
         upload_locks: BTreeMap::new(),
@@ -116,23 +119,28 @@ fn decision(at_ms: i64, by: &str, reason: &str) -> BuildDecision {
         at: Timestamp::from_millis(at_ms),
         by: by.to_owned(),
         reason: reason.to_owned(),
+        is_passed_over: false,
     }
 }
 
+fn starts(known: u32) -> CanaryStarts {
+    CanaryStarts { known, all: known }
+}
+
 fn promote() -> CanaryVerdict {
-    CanaryVerdict::Promote { starts: 60 }
+    CanaryVerdict::Promote { starts: starts(60) }
 }
 
 fn expired() -> CanaryVerdict {
     CanaryVerdict::Expired {
-        starts: 3,
+        starts: starts(3),
         max_seconds: 60,
     }
 }
 
 fn undecided() -> CanaryVerdict {
     CanaryVerdict::Undecided {
-        starts: 3,
+        starts: starts(3),
         more_starts: None,
         has_control: true,
     }
@@ -286,6 +294,40 @@ fn a_canary_ends_with_its_build() {
 }
 
 #[test]
+fn going_back_passes_over_what_never_served_and_going_forward_leaves_it_its_canary() {
+    let builds: Vec<BuildView> = (1..=4).map(|number| build(number, true)).collect();
+    let passed_over = |standing: &Standing| {
+        let rejected = standing.rejected.iter();
+        let rejected = rejected.map(|build| (build.0, standing.decisions[build].is_passed_over));
+        rejected.collect::<Vec<_>>()
+    };
+    let why = || decision(5, "people/ops", "slow");
+    // Forward: 3 and 4 are new, and one of them is tried next.
+    let mut forward = standing(Some(1), None, &[]);
+    assert!(!forward.use_build(BuildNumber(2), &builds, why()));
+    assert_eq!(without_reasons(&forward), standing(Some(2), None, &[]));
+    assert_eq!(next(&builds, &forward, None), "canary-started 4");
+    // Back from the build in use, or from the canary: 4 never served.
+    let mut back = standing(Some(3), None, &[]);
+    assert!(back.use_build(BuildNumber(2), &builds, why()));
+    assert_eq!(passed_over(&back), [(3, false), (4, true)]);
+    let mut back = standing(Some(1), Some(3), &[]);
+    assert!(back.use_build(BuildNumber(2), &builds, why()));
+    assert_eq!(passed_over(&back), [(3, false), (4, true)]);
+    assert_eq!(next(&builds, &back, None), "nothing");
+    // A canary that ended without a verdict served too.
+    let mut back = standing(Some(2), None, &[]);
+    back.replaced
+        .insert(BuildNumber(3), Timestamp::from_millis(4));
+    assert!(back.use_build(BuildNumber(1), &builds, why()));
+    assert_eq!(passed_over(&back), [(2, false), (3, false), (4, true)]);
+    // Before the first decision, machines start from the newest.
+    let mut back = Standing::default();
+    assert!(back.use_build(BuildNumber(3), &builds, why()));
+    assert_eq!(passed_over(&back), [(4, false)]);
+}
+
+#[test]
 fn the_build_that_people_choose_is_used_and_newer_ones_are_not_tried() {
     let builds = [build(1, true), build(2, true), build(3, true)];
     let mut chosen = standing(Some(2), Some(3), &[1]);
@@ -328,6 +370,7 @@ fn each_build_in_use_or_rolled_back_says_why() {
     );
     assert_eq!(now.decisions[&BuildNumber(2)].at, Timestamp::from_millis(4));
     // A person who goes back keeps the verdict about a build that was rolled back before.
+    now.try_build(BuildNumber(3), Timestamp::from_millis(5));
     now.use_build(BuildNumber(1), &builds, decision(5, "people/ops", "slow"));
     assert_eq!(
         reasons(&now),

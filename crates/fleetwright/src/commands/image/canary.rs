@@ -4,6 +4,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::Name;
+use super::work::build_number;
 use crate::client::{Call, FLEETWRIGHT};
 use crate::commands::Session;
 use crate::failure::Failure;
@@ -14,7 +15,7 @@ pub(crate) struct Canary {
     #[command(flatten)]
     image: Name,
     /// Number of the build
-    #[arg(value_name = "BUILD")]
+    #[arg(value_name = "BUILD", value_parser = build_number)]
     build: u64,
     /// Share of the new machines, such as `5%` or `0.05` (default: that of the definition)
     #[arg(long, value_name = "SHARE", value_parser = share)]
@@ -58,7 +59,7 @@ pub(super) async fn start(canary: &Canary, session: &Session) -> Result<(), Fail
         body,
     )
     .to(format!("start a canary of build {build} of image {id}"))
-    .list_command("fleetwright image show IMAGE");
+    .list_command(format!("fleetwright image show {id}"));
     let text = format!("build {build} of image {id} starts as a canary");
     session.order(&call, &text).await
 }

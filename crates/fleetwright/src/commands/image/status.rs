@@ -37,7 +37,8 @@ const BUILDS: &[Column] = &[
     Column::prose("REASON", "reason"),
     Column::prose("ERROR", "error"),
 ];
-/// The field of a build with `in use`, `pinned` and `rolled back`, which the API does not have.
+/// The field of a build with `in use`, `pinned`, `rolled back` and the like, which the API does not
+/// have.
 const MARKS: &str = "marks";
 
 const UPLOADS: &[Column] = &[
@@ -50,7 +51,11 @@ const UPLOADS: &[Column] = &[
 ];
 
 /// The fields of a build with the decision about it, in words.
-const DECISIONS: [(&str, &str); 2] = [("promoted", "promoted"), ("rolledBack", "rolled back")];
+const DECISIONS: [(&str, &str); 3] = [
+    ("promoted", "promoted"),
+    ("rolledBack", "rolled back"),
+    ("passedOver", "passed over"),
+];
 
 pub(super) async fn list(limit: &Limit, session: &Session) -> Result<(), Failure> {
     const KEY: &str = "images";
@@ -102,15 +107,15 @@ fn newest(image: &Value) -> String {
     let Some(number) = build["build"].as_u64() else {
         return "-".to_owned();
     };
-    let state = match is_rolled_back(image, number) {
-        true => "rolled back",
-        false => build["state"].as_str().unwrap_or_default(),
-    };
-    format!("{number} {state}")
+    let state = unused(image, number).or(build["state"].as_str());
+    format!("{number} {}", state.unwrap_or_default())
 }
 
-fn is_rolled_back(image: &Value, build: u64) -> bool {
-    items(&image["standing"], "rolledBack").any(|other| other.as_u64() == Some(build))
+/// The word for a build from which no machine starts by a decision.
+fn unused(image: &Value, build: u64) -> Option<&'static str> {
+    let is = |key: &str| items(&image["standing"], key).any(|it| it.as_u64() == Some(build));
+    let mut decisions = DECISIONS.iter().skip(1);
+    decisions.find(|(key, _)| is(key)).map(|(_, word)| *word)
 }
 
 /// The reply of `imageStatus`.
@@ -215,16 +220,13 @@ fn marked(build: &Value, status: &Value) -> Value {
     for (mark, has_it) in [
         ("in use", is("inUse")),
         ("canary", is("canary")),
-        (
-            "rolled back",
-            number.is_some_and(|number| is_rolled_back(status, number)),
-        ),
         ("pinned", build.get("pin").is_some()),
     ] {
         if has_it {
             marks.push(mark);
         }
     }
+    marks.extend(number.and_then(|number| unused(status, number)));
     let mut build = build.clone();
     if !marks.is_empty() {
         build[MARKS] = json!(marks.join(", "));

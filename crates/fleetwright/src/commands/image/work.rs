@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::{Map, Value};
 
-use super::{Name, log, status};
+use super::{Name, log};
 use crate::client::{Call, FLEETWRIGHT};
 use crate::commands::body::set;
 use crate::commands::{Confirmed, Session};
@@ -33,7 +33,7 @@ pub(crate) struct Build {
     #[command(flatten)]
     image: Name,
     /// Number of the build
-    #[arg(value_name = "BUILD")]
+    #[arg(value_name = "BUILD", value_parser = build_number)]
     build: u64,
 }
 
@@ -51,22 +51,38 @@ pub(crate) struct Rollback {
     #[command(flatten)]
     image: Name,
     /// Build from which machines start from now on
-    #[arg(long, value_name = "BUILD")]
+    #[arg(long, value_name = "BUILD", value_parser = build_number)]
     to: u64,
     /// Reason, for the history
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 }
 
+pub(super) fn build_number(text: &str) -> Result<u64, String> {
+    text.parse()
+        .map_err(|_| "must be the number of a build, such as `3`".to_owned())
+}
+
 /// Requests a build. With `follow`, fails if the build fails.
 pub(super) async fn build(request: &BuildRequest, session: &Session) -> Result<(), Failure> {
     let id = &request.asked.image.id;
-    if !request.follow {
-        return ask(&request.asked, "build", "requested a build of", session).await;
+    let reply = session.client.call(&call(&request.asked, "build")).await?;
+    let running = reply["build"].as_u64();
+    if request.follow {
+        let after = reply["newerThan"].as_u64().unwrap_or_default();
+        return log::follow(id, running, after, session).await;
     }
-    let before = log::newest(&status::read(id, session).await?).unwrap_or(0);
-    session.client.call(&call(&request.asked, "build")).await?;
-    log::follow(id, before, session).await
+    let done = match running {
+        Some(build) => {
+            format!("build {build} of image {id} runs already: it is the first of this definition")
+        }
+        None => format!("requested a build of image {id}"),
+    };
+    session.done(&reply, &done);
+    if let Some(why) = reply["waits"].as_str().filter(|_| !session.json) {
+        output::note(&format!("no build yet: {}", output::printable(why)));
+    }
+    Ok(())
 }
 
 /// Sends a request about an image: `done` says what was asked for.
@@ -115,7 +131,8 @@ pub(super) async fn delete_build(
 
 pub(super) async fn roll_back(rollback: &Rollback, session: &Session) -> Result<(), Failure> {
     let (id, to) = (&rollback.image.id, rollback.to);
-    let call = call_of_build(id, to, "promote", rollback.reason.as_deref());
+    let call = call_of_build(id, to, "promote", rollback.reason.as_deref())
+        .to(format!("roll back to build {to} of image {id}"));
     let text = format!("new machines start from build {to} of image {id}");
     session.order(&call, &text).await
 }
@@ -128,7 +145,7 @@ fn call_of_build(id: &str, build: u64, what: &str, reason: Option<&str>) -> Call
         body(reason),
     )
     .to(format!("{what} build {build} of image {id}"))
-    .list_command("fleetwright image show IMAGE")
+    .list_command(format!("fleetwright image show {id}"))
 }
 
 fn body(reason: Option<&str>) -> Value {
@@ -143,7 +160,7 @@ pub(super) async fn provenance(build: &Build, session: &Session) -> Result<(), F
         .to(format!(
             "show the provenance of build {number} of image {id}"
         ))
-        .list_command("fleetwright image show IMAGE");
+        .list_command(format!("fleetwright image show {id}"));
     let reply = session.client.call(&call).await?;
     if reply["isTrusted"] == true || session.json {
         output::json(if session.json {

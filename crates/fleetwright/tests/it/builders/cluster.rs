@@ -13,7 +13,7 @@ use access::seal::{Key, Keyring, generate_key};
 use backplane::tree::{SealedTree, TreePath, ZookeeperSettings, ZookeeperTree};
 use cloud::image::TrustedKeys;
 use domain::id::ImageName;
-use domain::image::{BuildNumber, BuildState, UploadState};
+use domain::image::{BuildFailureCause, BuildNumber, BuildState, UploadState};
 use images::{ImageNode, ImageTree, StoredDefinition};
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
@@ -434,13 +434,10 @@ pub(crate) fn shared(folder: &str) -> String {
 }
 
 pub(crate) fn is_abandoned(state: &BuildState) -> bool {
-    matches!(
-        state,
-        BuildState::Failed {
-            abandoned: true,
-            ..
-        }
-    )
+    match state {
+        BuildState::Failed { cause, .. } => *cause != BuildFailureCause::Build,
+        BuildState::Building | BuildState::Ready | BuildState::Deleting => false,
+    }
 }
 
 pub(crate) fn is_building(state: &BuildState) -> bool {

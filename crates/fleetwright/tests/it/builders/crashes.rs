@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use domain::image::{BuildNumber, BuildState};
+use domain::image::{BuildFailureCause, BuildNumber, BuildState};
 
 use super::cluster::{Cluster, entries, image, is_abandoned, is_alive, is_building, shared};
 
@@ -100,11 +100,12 @@ fn a_build_that_forks_and_ignores_signals_ends_at_its_time_limit() {
     let error = cluster.wait("linux", "build 1 failed", |node| {
         let record = node.builds.get(&BuildNumber(1))?.record.as_ref()?;
         match &record.state {
-            BuildState::Failed { error, abandoned } => Some((error.clone(), *abandoned)),
+            BuildState::Failed { error, cause } => Some((error.clone(), *cause)),
             BuildState::Building | BuildState::Ready | BuildState::Deleting => None,
         }
     });
-    assert!(error.0.contains("2 s") && !error.1, "{error:?}");
+    assert!(error.0.contains("2 s"), "{error:?}");
+    assert_eq!(error.1, BuildFailureCause::Build);
     let ids = cluster.lines("ids");
     assert_eq!(ids.len(), 3);
     assert!(ids.iter().all(|id| !is_alive(id)));

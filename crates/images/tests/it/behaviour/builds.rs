@@ -1,6 +1,6 @@
 //! When images are built, and by whom.
 
-use domain::image::BuildNumber;
+use domain::image::{BuildFailureCause, BuildNumber};
 use serde_json::json;
 
 use super::on_embedded_first;
@@ -146,10 +146,10 @@ async fn a_failing_build_waits_longer_each_time_and_says_why(twin: Twin) {
     let builder = world.builder("one").await;
     world.define(&debian("echo broken mirror; exit 7")).await;
     world.until_builds("debian", &[(1, "failed")]).await;
-    let (error, abandoned) = failure(&world.record("debian", 1)).unwrap();
+    let (error, cause) = failure(&world.record("debian", 1)).unwrap();
     assert_eq!(
-        (error.as_str(), abandoned),
-        ("the command exited with 7", false)
+        (error.as_str(), cause),
+        ("the command exited with 7", BuildFailureCause::Build)
     );
     let waits = "exited with 7; next try at ";
     world.until_explained("debian", waits).await;
@@ -213,20 +213,18 @@ async fn a_request_is_tried_at_once_after_failures(twin: Twin) {
 async fn a_request_during_the_build_that_answers_another_is_not_lost(twin: Twin) {
     let world = World::open(twin).await;
     let _builder = world.builder("one").await;
-    world.define(&debian(GOOD)).await;
-    world.until_uploaded("debian", 1, &["fake"]).await;
     let go = world.path("go");
+    std::fs::write(&go, "").unwrap();
     let script = format!(
         "while [ ! -e {} ]; do sleep 0.02; done; {GOOD}",
         go.display()
     );
-    let asker = asker("first");
-    world.images.pause(&image("debian"), &asker).await.unwrap();
     world.define(&debian(&script)).await;
+    world.until_uploaded("debian", 1, &["fake"]).await;
+    std::fs::remove_file(&go).unwrap();
     world.request("debian", "first").await;
-    let is_asked = |it: &images::ImageNode| it.request.is_some() && it.pause.is_some();
-    world.until("debian", "both", is_asked).await;
-    world.images.resume(&image("debian")).await.unwrap();
+    let is_asked = |it: &images::ImageNode| it.request.is_some();
+    world.until("debian", "the request", is_asked).await;
     let answers = |it: &images::ImageNode| {
         let request = it.request.as_ref().map(|it| it.at);
         it.running()

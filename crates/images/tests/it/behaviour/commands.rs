@@ -44,6 +44,44 @@ async fn a_cancelled_build_ends_and_says_who_cancelled_it(twin: Twin) {
         refused,
         "build 1 of debian is failed: there is nothing to cancel"
     );
+    // Nothing begins again before the next age, unless people ask for it.
+    world
+        .until_explained(
+            "debian",
+            "1 was cancelled (alice cancelled it: wrong branch)",
+        )
+        .await;
+    let status = world.images.status(&debian_image, world.clock.now_ms());
+    assert_eq!(status.unwrap()["state"], "build cancelled");
+    world.advance(3 * 3_600_000).await;
+    assert_eq!(world.look("debian", |it| it.builds.len()), 1);
+    world.request("debian", "right branch").await;
+    let is_second = |it: &images::ImageNode| it.running().is_some_and(|(it, _)| it.0 == 2);
+    world
+        .until("debian", "the build that was asked for", is_second)
+        .await;
+    // To cancel it answers the request, and another request is a new one.
+    let second = domain::image::BuildNumber(2);
+    world
+        .images
+        .cancel_build(&debian_image, second, &asker)
+        .await
+        .unwrap();
+    world
+        .until("debian", "no request", |it| it.request.is_none())
+        .await;
+    world.request("debian", "once more").await;
+    let is_third = |it: &images::ImageNode| it.running().is_some_and(|(it, _)| it.0 == 3);
+    world.until("debian", "the third build", is_third).await;
+    let third = domain::image::BuildNumber(3);
+    world
+        .images
+        .cancel_build(&debian_image, third, &asker)
+        .await
+        .unwrap();
+    world
+        .until_builds("debian", &[(1, "failed"), (2, "failed"), (3, "failed")])
+        .await;
     until("an empty work folder", || is_empty(&world.path("one/work"))).await;
 }
 

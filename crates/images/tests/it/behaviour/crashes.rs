@@ -1,7 +1,7 @@
 //! Builders that end at the worst moment, and who goes on.
 
 use cloud::UploadOutcome;
-use domain::image::BuildNumber;
+use domain::image::{BuildFailureCause, BuildNumber};
 use images::{ImageNode, Place};
 use serde_json::json;
 
@@ -15,7 +15,7 @@ const GOOD: &str = r#"echo disk >"$1.raw""#;
 
 on_both! {
     another_builder_takes_over_after_a_crash_and_the_old_build_is_noted
-    a_builder_that_is_stopped_hands_its_build_over
+    builders_that_are_stopped_hand_their_build_over_at_once
     a_restarted_builder_removes_what_its_crashed_run_left
     a_ready_build_whose_builder_died_is_uploaded_by_another_that_reaches_its_files
     a_ready_build_whose_files_died_with_its_builder_is_built_again_at_once
@@ -54,10 +54,13 @@ async fn another_builder_takes_over_after_a_crash_and_the_old_build_is_noted(twi
         record.and_then(failure).is_some()
     };
     world.until("debian", "a note", is_noted).await;
-    let (error, abandoned) = failure(&world.record("debian", 1)).unwrap();
+    let (error, cause) = failure(&world.record("debian", 1)).unwrap();
     assert_eq!(
-        (error.as_str(), abandoned),
-        ("builder first ended before the build did", true)
+        (error.as_str(), cause),
+        (
+            "builder first ended before the build did",
+            BuildFailureCause::BuilderDied
+        )
     );
     // The processes of the first build ended with its builder.
     let text = std::fs::read_to_string(&runs).unwrap();
@@ -70,16 +73,31 @@ async fn another_builder_takes_over_after_a_crash_and_the_old_build_is_noted(twi
     world.until_builds("debian", &[(2, "ready")]).await;
 }
 
-async fn a_builder_that_is_stopped_hands_its_build_over(twin: Twin) {
+async fn builders_that_are_stopped_hand_their_build_over_at_once(twin: Twin) {
     let world = World::open(twin).await;
-    let first = world.builder("first").await;
+    let mut builder = world.builder("builder-0").await;
     world.define(&debian(&gated(&world))).await;
-    world.until("debian", "a build", is_building).await;
-    let _second = world.builder("second").await;
-    first.stop().await;
+    // A rolling restart. The clock of the world stands still, so a pause would never end.
+    for number in 1..=4_u64 {
+        let is_running = |it: &ImageNode| it.running().is_some_and(|(build, _)| build.0 == number);
+        world.until("debian", "a build", is_running).await;
+        let next = world.builder(&format!("builder-{number}")).await;
+        builder.stop().await;
+        let (error, cause) = failure(&world.record("debian", number)).unwrap();
+        let expected = format!(
+            "builder builder-{} was stopped before the build ended",
+            number - 1
+        );
+        assert_eq!(
+            (error, cause),
+            (expected, BuildFailureCause::BuilderStopped)
+        );
+        builder = next;
+    }
     std::fs::write(world.path("go"), "").unwrap();
-    world.until_uploaded("debian", 2, &["fake"]).await;
-    assert_eq!(world.record("debian", 2).builder, "second");
+    world.until_uploaded("debian", 5, &["fake"]).await;
+    let record = world.record("debian", 5);
+    assert_eq!((record.builder.as_str(), record.attempt), ("builder-4", 1));
 }
 
 async fn a_restarted_builder_removes_what_its_crashed_run_left(twin: Twin) {

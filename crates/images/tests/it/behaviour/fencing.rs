@@ -1,7 +1,7 @@
 //! Lost sessions and lost locks: only the holder of a lock writes a result.
 
 use backplane::tree::{Lock, LockError, Op};
-use domain::image::{BuildNumber, BuildState};
+use domain::image::{BuildFailureCause, BuildNumber, BuildState};
 use images::Place;
 
 use super::on_both;
@@ -43,7 +43,7 @@ async fn a_builder_that_loses_its_session_stops_its_build_and_writes_no_result(t
             .and_then(|it| it.record.as_ref());
         record
             .and_then(failure)
-            .is_some_and(|(_, abandoned)| abandoned)
+            .is_some_and(|(_, cause)| cause == BuildFailureCause::BuilderDied)
     };
     world.until("debian", "a note", is_noted).await;
     std::fs::write(go, "").unwrap();

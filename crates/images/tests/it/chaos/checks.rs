@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use domain::image::{BuildNumber, Step, WaitReason};
+use domain::id::ImageName;
+use domain::image::{BuildFailureCause, BuildNumber, BuildState, Step, WaitReason};
 
 use super::intruders::FORGED;
 use super::rollouts::shared_images;
 use super::snapshot::{ImageShot, Snapshot};
-use super::world::{ChaosWorld, Known, PROVIDERS};
+use super::world::{ChaosWorld, Known, PROVIDERS, REBUILD_AGE_MS};
 use crate::world::image;
 
 /// Time in which everything comes to its goal after the faults.
@@ -57,6 +58,9 @@ impl ChaosWorld {
         let mut problems = Vec::new();
         let present = self.present_images();
         for (name, image) in &shot.images {
+            if self.is_virtual {
+                problems.extend(self.begun_again(name, image));
+            }
             for (number, build) in &image.builds {
                 for (target, id) in build.ready_uploads() {
                     if !present.contains(&(target.to_owned(), id.to_owned())) {
@@ -85,6 +89,31 @@ impl ChaosWorld {
             }
         }
         (shot, problems)
+    }
+
+    /// Builds that began after a person had cancelled the one before, though nobody asked for them,
+    /// the definition is the same, and they are not due.
+    fn begun_again(&self, name: &ImageName, image: &ImageShot) -> Vec<String> {
+        let pairs = image.builds.iter().zip(image.builds.iter().skip(1));
+        let again = pairs.filter_map(|((number, build), (next, after))| {
+            let asked = self.cancelled.get(&(name.clone(), *number))?;
+            let (record, after) = (build.record.as_ref()?, after.record.as_ref()?);
+            let BuildState::Failed { cause, .. } = record.state else {
+                return None;
+            };
+            // The note of a death may come from a builder that does not know the wish yet.
+            let is_cancelled = cause == BuildFailureCause::Build && Some(*asked) <= record.finished;
+            let pause_ms = after.started?.millis_since(record.finished?);
+            let is_due = pause_ms >= REBUILD_AGE_MS * 9 / 10;
+            let is_wanted =
+                after.request.is_some() || after.build_hash != record.build_hash || is_due;
+            (is_cancelled && !is_wanted).then(|| {
+                format!(
+                    "I17: {name} {next} began {pause_ms} ms after {number}, which was cancelled"
+                )
+            })
+        });
+        again.collect()
     }
 
     /// The images that providers have, with their targets.

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use backplane::tree::{Op, Tree, TreePath, lock_path};
 use domain::id::ImageName;
-use domain::image::{BuildNumber, BuildRecord, BuildState, UploadRecord, UploadState};
+use domain::image::{
+    BuildFailureCause, BuildNumber, BuildRecord, BuildState, UploadRecord, UploadState,
+};
 use images::Place;
 
 /// Shared by all builders of a world.
@@ -183,7 +185,7 @@ pub(super) fn results<'o>(ops: &'o [Op]) -> Vec<(&'o TreePath, Place, Option<u64
 
 fn is_build_result(record: &BuildRecord) -> bool {
     match record.state {
-        BuildState::Failed { abandoned, .. } => !abandoned,
+        BuildState::Failed { cause, .. } => cause != BuildFailureCause::BuilderDied,
         // A build that lost its files is written without a lock.
         BuildState::Ready => record.artifacts.is_some(),
         BuildState::Building | BuildState::Deleting => false,

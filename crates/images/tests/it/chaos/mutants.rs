@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::id::ImageName;
-use domain::image::{BuildNumber, BuildRecord, LEFT_IMAGE_MS, UploadRecord, UploadState};
+use domain::image::{
+    BuildNumber, BuildRecord, BuildState, LEFT_IMAGE_MS, UploadRecord, UploadState,
+};
 use domain::time::{Clock as _, Timestamp};
 use images::Place;
 
@@ -36,6 +38,8 @@ pub(super) enum Mutant {
     LetsAnyDatabaseHaveTheTree,
     /// Seals are not checked.
     BelievesForgeries,
+    /// It is forgotten that a person cancelled a build, as soon as the build has ended.
+    ForgetsCancellations,
 }
 
 /// At least one seed must find it, and report this problem. The first seed saves time.
@@ -107,6 +111,11 @@ fn a_server_of_another_database_that_mirrors_is_found() {
 }
 
 #[test]
+fn a_build_that_begins_again_after_it_was_cancelled_is_found() {
+    is_found(Mutant::ForgetsCancellations, 0, "I17: img-");
+}
+
+#[test]
 fn forgeries_that_are_believed_are_found() {
     is_found(Mutant::BelievesForgeries, 1, "I17: ");
 }
@@ -143,6 +152,7 @@ impl ChaosWorld {
                         }
                     }
                 }
+                (Mutant::ForgetsCancellations, _) => self.forget_cancellations(name, image).await,
                 (Mutant::BelievesTargets, _) => self.believe(name, image).await,
                 _ => {}
             }
@@ -168,6 +178,16 @@ impl ChaosWorld {
                 let place = Place::Upload(name.clone(), *number, target, *upload);
                 let path = place.path().unwrap();
                 let _ = self.world.tree().set(&path, data.as_bytes(), None).await;
+            }
+        }
+    }
+
+    async fn forget_cancellations(&self, name: &ImageName, image: &ImageShot) {
+        for (number, build) in &image.builds {
+            let state = build.record.as_ref().map(|record| &record.state);
+            if matches!(state, Some(BuildState::Failed { .. })) {
+                let path = Place::Cancel(name.clone(), *number).path().unwrap();
+                let _ = self.world.tree().delete(&path, None).await;
             }
         }
     }

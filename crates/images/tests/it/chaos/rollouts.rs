@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use domain::id::ImageName;
 use domain::image::{
-    BuildDecision, BuildView, CanaryMetric, CanarySettings, CanaryVerdict, GroupEvidence,
-    ImageInUse, RolloutView, Standing, image_in_use, next_rollout_step,
+    BuildDecision, BuildView, CanaryMetric, CanarySettings, CanaryStarts, CanaryVerdict,
+    GroupEvidence, ImageInUse, RolloutView, Standing, image_in_use, next_rollout_step,
 };
 use domain::time::Clock as _;
 
@@ -23,6 +23,10 @@ pub(super) struct Pools {
     /// The images that launch configs name, with their targets and builds.
     pub(super) named: BTreeSet<(String, String, u64)>,
     n_late: u32,
+}
+
+fn starts(known: u32) -> CanaryStarts {
+    CanaryStarts { known, all: known }
 }
 
 impl ChaosWorld {
@@ -87,15 +91,15 @@ impl ChaosWorld {
 
     fn verdict(&self) -> Option<CanaryVerdict> {
         match self.chance.below(self.patience) {
-            0 => Some(CanaryVerdict::Promote { starts: 60 }),
+            0 => Some(CanaryVerdict::Promote { starts: starts(60) }),
             1 => Some(CanaryVerdict::RollBack {
-                starts: 4,
+                starts: starts(4),
                 metric: CanaryMetric::Starts,
                 canary: GroupEvidence::default(),
                 control: GroupEvidence::default(),
             }),
             2 => Some(CanaryVerdict::Expired {
-                starts: 0,
+                starts: starts(0),
                 max_seconds: 60,
             }),
             _ => None,
@@ -119,6 +123,7 @@ impl ChaosWorld {
                 at: now,
                 by: "people/ops".to_owned(),
                 reason: "chaos".to_owned(),
+                is_passed_over: false,
             };
             standing.use_build(number, builds, decision);
         }

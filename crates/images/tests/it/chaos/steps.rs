@@ -81,7 +81,11 @@ impl ChaosWorld {
                 let running = self.world.images.image(&name, |it| Some(it.running()?.0));
                 if let Some(build) = running.flatten() {
                     self.monitor.note(format!("cancel {name} {build}"));
-                    let _ = self.world.images.cancel_build(&name, build, &asker).await;
+                    let asked = self.world.images.cancel_build(&name, build, &asker).await;
+                    if asked.is_ok() {
+                        let now = self.world.clock.now_ms();
+                        self.cancelled.insert((name, build), now);
+                    }
                 }
             }
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use domain::id::ImageName;
 use domain::image::BuildNumber;
+use domain::time::Timestamp;
 use images::{TreeOwnership, claim_tree};
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -22,6 +23,7 @@ use super::store::MemoryStore;
 use crate::world::{Definition, Twin, World};
 use testing::Chance;
 
+pub(super) const REBUILD_AGE_MS: i64 = 6 * 3_600_000;
 pub(super) const PROVIDERS: [&str; 2] = ["fake", "other"];
 
 pub(super) struct ChaosWorld {
@@ -36,6 +38,8 @@ pub(super) struct ChaosWorld {
     /// The knowledge of people about each image.
     pub(super) known: BTreeMap<ImageName, Known>,
     pub(super) is_virtual: bool,
+    /// The builds that people cancelled.
+    pub(super) cancelled: BTreeMap<(ImageName, BuildNumber), Timestamp>,
     /// Canaries come to a verdict in three of this many looks.
     pub(super) patience: usize,
     pub(super) mutant: Option<Mutant>,
@@ -95,6 +99,7 @@ impl ChaosWorld {
             names: names.collect(),
             known: BTreeMap::new(),
             is_virtual,
+            cancelled: BTreeMap::new(),
             patience: *chance.pick(&[6, 30, 150]).unwrap(),
             chance,
             intruders: Chance::new(!seed),
@@ -138,7 +143,7 @@ impl ChaosWorld {
             "formats": ["raw"],
             "uploads": uploads,
             "keep": chance.between(2, 3),
-            "rebuildAgeSeconds": 6 * 3_600,
+            "rebuildAgeSeconds": REBUILD_AGE_MS / 1_000,
         });
         self.monitor.note(format!("define {document}"));
         if !self.known.contains_key(name) {
@@ -166,6 +171,7 @@ impl ChaosWorld {
     pub(super) async fn undefine(&mut self, name: &ImageName) {
         self.monitor.note(format!("undefine {name}"));
         self.known.remove(name);
+        self.cancelled.retain(|(image, _), _| image != name);
         self.world.undefine(name.as_str()).await;
     }
 

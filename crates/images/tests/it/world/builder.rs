@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use backplane::tree::Tree;
 use cloud::image::{Confinement, FolderStore, ProvenanceKey, SupervisorProgram, TrustedKeys};
 use domain::time::Clock;
 use images::{
@@ -34,7 +35,11 @@ pub(crate) struct BuilderPlan {
     /// `None`: those of the world.
     pub(crate) targets: Option<Arc<dyn Targets>>,
     pub(crate) upload_limit: Duration,
+    /// Stands before its session.
+    pub(crate) wrap: Option<Wrap>,
 }
+
+pub(crate) type Wrap = Arc<dyn Fn(&Arc<dyn Tree>) -> Arc<dyn Tree> + Send + Sync>;
 
 pub(crate) struct TestBuilder {
     pub(crate) plan: BuilderPlan,
@@ -58,6 +63,7 @@ impl BuilderPlan {
             secrets: BTreeMap::new(),
             targets: None,
             upload_limit: Duration::from_secs(3_600),
+            wrap: None,
         }
     }
 
@@ -76,7 +82,11 @@ impl TestBuilder {
     pub(super) async fn start(world: &World, plan: BuilderPlan) -> Self {
         let folder = world.path(&plan.name);
         let session = world.twin.session().await;
-        let images = ImageTree::new(Arc::clone(&session.tree), TrustedKeys::new(&keyring()));
+        let tree = match &plan.wrap {
+            Some(wrap) => wrap(&session.tree),
+            None => Arc::clone(&session.tree),
+        };
+        let images = ImageTree::new(tree, TrustedKeys::new(&keyring()));
         let follower = Arc::clone(&images);
         let follow = AbortOnDropHandle::new(tokio::spawn(async move { follower.follow().await }));
         let store = match plan.store {

@@ -16,6 +16,8 @@ type Interruption = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub(crate) struct InterruptedTree {
     tree: Arc<dyn Tree>,
     next: Mutex<Option<Interruption>>,
+    /// `None`: any change.
+    only_before: Option<fn(&[Op]) -> bool>,
 }
 
 impl std::fmt::Debug for InterruptedTree {
@@ -29,6 +31,20 @@ impl InterruptedTree {
         Arc::new(Self {
             tree: Arc::clone(tree),
             next: Mutex::default(),
+            only_before: None,
+        })
+    }
+
+    /// The same, before a transaction of this kind.
+    pub(crate) fn before(
+        tree: &Arc<dyn Tree>,
+        is_it: fn(&[Op]) -> bool,
+        by: impl Future<Output = ()> + Send + 'static,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            tree: Arc::clone(tree),
+            next: Mutex::new(Some(Box::pin(by))),
+            only_before: Some(is_it),
         })
     }
 
@@ -38,6 +54,13 @@ impl InterruptedTree {
     }
 
     async fn interrupted(&self) -> &Arc<dyn Tree> {
+        self.interrupted_before(&[]).await
+    }
+
+    async fn interrupted_before(&self, ops: &[Op]) -> &Arc<dyn Tree> {
+        if self.only_before.is_some_and(|is_it| !is_it(ops)) {
+            return &self.tree;
+        }
         let next = self
             .next
             .lock()
@@ -98,7 +121,7 @@ impl Tree for InterruptedTree {
     }
 
     async fn multi(&self, ops: &[Op]) -> Result<Vec<OpResult>, TreeError> {
-        self.interrupted().await.multi(ops).await
+        self.interrupted_before(ops).await.multi(ops).await
     }
 
     async fn watch_node(&self, path: &TreePath) -> Result<(Option<Stat>, NodeWatch), TreeError> {

@@ -32,13 +32,17 @@ pub(super) async fn of_client(call: Call) -> Result<Reply, ApiError> {
 
 fn reply(rows: Vec<(i64, AuditEntry)>, page: &Page<(i64,)>) -> Result<Reply, ApiError> {
     let show = |(_, entry): &(i64, AuditEntry)| {
-        json!({
+        let mut line = json!({
             "entityType": entry.entity_type.as_str(),
             "entityId": entry.entity_id,
             "clientId": entry.client_id,
             "actionType": entry.action,
             "created": entry.created.to_string(),
-        })
+        });
+        if !entry.detail.is_null() {
+            line["detail"] = entry.detail.clone();
+        }
+        line
     };
     page.reply("auditHistory", rows, |(sequence, _)| (*sequence,), show)
 }

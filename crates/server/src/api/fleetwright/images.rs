@@ -10,13 +10,13 @@ mod work;
 use access::scope::Params;
 use domain::Version;
 use domain::audit::EntityType;
-use domain::configuration::Problems;
-use domain::id::ImageName;
-use domain::image::{ImageAction, ImageDefinition, StoredImage, definition_changes};
+use domain::configuration::{Problem, Problems};
+use domain::id::{ImageName, ProviderId};
+use domain::image::{ImageAction, ImageDefinition, ImageRequest, StoredImage, definition_changes};
 use engine::images::{self, DefinitionEdit, ImageError};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use self::wire::{ImageBody, change_json, image_json, image_summary};
+use self::wire::{change_json, image_json, image_summary};
 use crate::api::{call::Call, error::ApiError, reply::Reply};
 
 pub(in crate::api) use table::ENDPOINTS;
@@ -49,9 +49,7 @@ async fn delete(call: Call) -> Result<Reply, ApiError> {
 
 /// Shows what an update would change, without applying it.
 async fn plan(call: Call) -> Result<Reply, ApiError> {
-    let wanted = parse(&call.body::<ImageBody>()?.document(&call)?)?;
-    images::check_providers(&call.app.engine, &wanted)?;
-    check_secrets(&call, &wanted)?;
+    let wanted = request_in_body(&call)?.definition;
     let known = find(&call).await?;
     let changes = match &known {
         Some(known) => definition_changes(&parse(&known.document)?, &wanted),
@@ -89,17 +87,27 @@ async fn find(call: &Call) -> Result<Option<StoredImage>, ApiError> {
 }
 
 async fn edit_in_body(call: &mut Call, action: ImageAction) -> Result<DefinitionEdit, ApiError> {
-    let body: ImageBody = call.body()?;
-    let definition = parse(&body.document(call)?)?;
-    call.authorize(params(call, &definition)).await?;
-    check_secrets(call, &definition)?;
-    Ok(edit(
-        call,
+    call.authorize(params(call, &call.body)).await?;
+    let ImageRequest {
         definition,
-        action,
-        body.version.map(Version),
-        body.reason,
-    ))
+        seen,
+        reason,
+    } = request_in_body(call)?;
+    Ok(edit(call, definition, action, seen, reason))
+}
+
+/// The request in the body. All errors are refused together.
+fn request_in_body(call: &Call) -> Result<ImageRequest, ApiError> {
+    let name = call.image_id()?;
+    let parsed = ImageRequest::parse(&call.body, &name);
+    let mut problems = Problems::default();
+    let request = parsed.map_err(|found| problems.add_all(found));
+    problems.add_all(images::check_uploads(&call.app.engine, &call.body));
+    problems.add_all(check_secrets(call, &name, &call.body));
+    match request {
+        Ok(request) if problems.is_empty() => Ok(request),
+        Ok(_) | Err(()) => Err(refused(&problems)),
+    }
 }
 
 fn edit(
@@ -119,34 +127,40 @@ fn edit(
     }
 }
 
-/// Refuses secrets that the image may not use, as far as this server knows. A builder of its own
-/// may know others, and checks again.
-fn check_secrets(call: &Call, definition: &ImageDefinition) -> Result<(), ApiError> {
+/// The secrets that the image may not use, as far as this server knows. A builder of its own may
+/// know others, and checks again.
+fn check_secrets(call: &Call, image: &ImageName, document: &Value) -> Problems {
     let known = call.app.config.images.secret_files();
-    let mut names = definition.secrets.iter();
-    let refused = names.find(|name| {
-        let file = known.get(*name);
-        file.is_some_and(|file| !file.is_for(&definition.name))
-    });
-    match refused {
-        None => Ok(()),
-        Some(name) => Err(ApiError::input(format!(
-            "Image {} may not use secret {name}: add it to images.secrets.{name}.images in the \
-             configuration of the builders, or remove the secret from the definition",
-            definition.name
-        ))),
+    let mut problems = Problems::default();
+    let names = document["secrets"].as_array().into_iter().flatten();
+    for (index, name) in names.enumerate() {
+        let Some(name) = name.as_str() else { continue };
+        if known.get(name).is_some_and(|file| !file.is_for(image)) {
+            let text = format!(
+                "image {image} may not use secret {name}: add it to images.secrets.{name}.images \
+                 in the configuration of the builders, or remove the secret from the definition"
+            );
+            problems.add(Problem::at(&format!("/secrets/{index}"), text));
+        }
     }
+    problems
 }
 
-/// The parameters of an edit's scopes: uploads cost money at their providers.
-fn params(call: &Call, definition: &ImageDefinition) -> Params {
-    let providers = definition.uploads.iter();
-    let providers = providers.map(|target| target.id.provider_id.to_string());
-    call.url_params().list("providers", providers.collect())
+/// The parameters of an edit's scopes: uploads cost money at their providers. The document may have
+/// errors, which are only named to callers with these scopes.
+fn params(call: &Call, document: &Value) -> Params {
+    let uploads = document["uploads"].as_array().into_iter().flatten();
+    let providers = uploads.filter_map(|upload| upload["providerId"].as_str());
+    let providers = providers.filter(|id| id.parse::<ProviderId>().is_ok());
+    let mut providers: Vec<String> = providers.map(str::to_owned).collect();
+    providers.dedup();
+    call.url_params().list("providers", providers)
 }
 
-fn parse(document: &serde_json::Value) -> Result<ImageDefinition, ApiError> {
-    ImageDefinition::parse(document).map_err(|problems: Problems| {
-        ApiError::input(format!("The image cannot be used:\n{problems}"))
-    })
+fn parse(document: &Value) -> Result<ImageDefinition, ApiError> {
+    ImageDefinition::parse(document).map_err(|problems| refused(&problems))
+}
+
+fn refused(problems: &Problems) -> ApiError {
+    ApiError::input(format!("The image cannot be used:\n{problems}"))
 }

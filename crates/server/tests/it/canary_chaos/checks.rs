@@ -37,6 +37,7 @@ impl Observer {
         let payload: &Value = &row.payload;
         let build = payload["build"].as_u64().unwrap();
         let is_own = payload["by"] == "fleetwright";
+        let is_back = row.topic.ends_with("/image-rolled-back");
         self.n_steps += 1;
         match row.topic.rsplit('/').next().unwrap() {
             "image-canary-started" => {
@@ -52,7 +53,8 @@ impl Observer {
                 self.candidate = None;
                 self.promoted = Some(build);
                 self.rejected.remove(&build);
-                if !is_own {
+                // Forward, newer builds keep their turn.
+                if !is_own && is_back {
                     let newer = existing.iter().filter(|number| **number > build);
                     self.rejected.extend(newer);
                 }
@@ -113,6 +115,15 @@ impl CanaryWorld {
         let standing = &rollout.standing;
         if !self.observer.is(rollout, &self.existing) {
             problems.push(format!("events and decisions differ: {standing:?}"));
+        }
+        let passed_over = standing
+            .decisions
+            .iter()
+            .filter(|(_, it)| it.is_passed_over);
+        for (build, _) in passed_over.filter(|(build, _)| self.served.contains(&build.0)) {
+            problems.push(format!(
+                "{build} was passed over, and machines started from it"
+            ));
         }
         let of_canary = rollout.canary.as_ref().map(|run| run.build);
         if of_canary != standing.candidate {

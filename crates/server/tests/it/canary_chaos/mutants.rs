@@ -20,6 +20,8 @@ pub(super) enum Mutant {
     TrustsLatePictures,
     /// Workers that ran beside the image count.
     BelievesWorkersBesideTheImage,
+    /// Builds from which machines started count as passed over.
+    ForgetsWhatServed,
 }
 
 /// The first seed saves time.
@@ -77,6 +79,14 @@ async fn groups_that_are_swapped_are_found_by_wrong_verdicts() {
 #[tokio::test]
 async fn a_server_that_trusts_a_late_copy_of_the_tree_is_found() {
     is_found_by_events(Mutant::TrustsLatePictures, 92).await;
+}
+
+#[tokio::test]
+async fn builds_that_served_and_count_as_passed_over_are_found() {
+    is_found(Mutant::ForgetsWhatServed, 0, |ran| {
+        has_problem(ran, "was passed over, and machines started from it")
+    })
+    .await;
 }
 
 #[tokio::test]

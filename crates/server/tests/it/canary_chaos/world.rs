@@ -38,6 +38,8 @@ pub(super) struct CanaryWorld {
     pub(super) quality: BTreeMap<u64, Quality>,
     /// Those that exist.
     pub(super) existing: BTreeSet<u64>,
+    /// Those from which a machine started.
+    pub(super) served: BTreeSet<u64>,
     /// The picture of a server whose copy of the tree is late.
     late: Picture,
     /// All workers of this world run beside their images, as those of a server without rights do.
@@ -75,6 +77,7 @@ impl CanaryWorld {
             definition: ImageDefinition::parse(&body).unwrap(),
             quality: BTreeMap::new(),
             existing: BTreeSet::new(),
+            served: BTreeSet::new(),
             late: Picture::default(),
             is_beside,
             machines: Vec::new(),
@@ -247,6 +250,7 @@ impl CanaryWorld {
             return;
         };
         self.n_machines += 1;
+        self.served.insert(used.build);
         let (quality, now) = (self.quality[&used.build], self.fleet.now());
         let number = self.n_machines;
         let (id, is_beside) = (config.id.clone(), self.is_beside);
@@ -297,6 +301,11 @@ impl CanaryWorld {
         advance(engine, facts, now).await.unwrap();
         if self.mutant == Some(Mutant::LosesEvents) && self.chance.percent(30) {
             self.fleet.database.raw("DELETE FROM outbox");
+        }
+        if self.mutant == Some(Mutant::ForgetsWhatServed) {
+            let sql = "UPDATE image_rollouts SET standing = REPLACE(standing, '\"reason\":', \
+                '\"passedOver\":true,\"reason\":') WHERE standing NOT LIKE '%passedOver%'";
+            self.fleet.database.raw(sql);
         }
         if self.mutant == Some(Mutant::ForgetsRejections) {
             let sql = "UPDATE image_rollouts SET standing = \

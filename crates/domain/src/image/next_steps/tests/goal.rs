@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::super::world::UploadPlace;
 use super::*;
-use crate::image::build_record::{BuildRecord, BuildState, StoredBuild};
+use crate::image::build_record::{BuildFailureCause, BuildRecord, BuildState, StoredBuild};
 use crate::image::number::{BuildNumber, UploadNumber};
 use crate::image::upload_record::{StoredUpload, UploadRecord, UploadState};
 use crate::image::upload_target::{UploadTarget, UploadTargetId};
@@ -17,9 +17,10 @@ use crate::time::{DAY_MS, HOUR_MS};
 const TARGETS: [&str; 4] = ["aws:eu", "local", "aws:us", "old"];
 
 fn build_state() -> impl Strategy<Value = Option<BuildState>> {
-    let failed = any::<bool>().prop_map(|abandoned| BuildState::Failed {
+    let cause = proptest::sample::select(&BuildFailureCause::ALL[..]);
+    let failed = cause.prop_map(|cause| BuildState::Failed {
         error: "x".to_owned(),
-        abandoned,
+        cause,
     });
     prop_oneof![
         1 => Just(None),
@@ -56,6 +57,7 @@ fn moment() -> impl Strategy<Value = Timestamp> {
 prop_compose! {
     fn build()(
         state in build_state(), state_time in moment(), attempt in prop_oneof![1_u32..9, Just(u32::MAX)],
+        n_deaths in prop_oneof![0_u32..4, Just(u32::MAX)], is_cancelled in proptest::bool::weighted(0.2),
         fence in proptest::option::of(0_u64..6), has_hash in any::<bool>(),
         is_same in any::<bool>(), has_format in any::<bool>(), is_shared in any::<bool>(),
         holder in proptest::option::of(0..3), request in proptest::option::of(moment()),
@@ -77,6 +79,7 @@ prop_compose! {
             log: None,
             artifacts: None,
             attempt,
+            n_deaths,
             fence,
             build_hash: has_hash.then_some(hash),
             provenance: None,
@@ -113,6 +116,7 @@ prop_compose! {
         BuildView {
             number: BuildNumber(0),
             record,
+            is_cancelled,
             files: FileReach { is_shared, builders: holder.into_iter().collect() },
             uploads: uploads.collect(),
             upload_locks: locks.collect(),
@@ -169,6 +173,7 @@ fn fate(choice: u8) -> Fate {
         3 => Fate::Failure,
         4 => Fate::Death,
         5 => Fate::Nothing,
+        6 => Fate::Stop,
         _ => Fate::Long,
     }
 }
@@ -353,7 +358,7 @@ proptest! {
     #[test]
     fn from_any_state_and_with_faults_at_each_step_the_steps_end_at_the_goal(
         world in any_world(),
-        choices in proptest::collection::vec((any::<usize>(), 0_u8..7, 0_u8..12), 0..60),
+        choices in proptest::collection::vec((any::<usize>(), 0_u8..8, 0_u8..12), 0..60),
     ) {
         let mut world = world;
         for (which, choice, passing) in choices {

@@ -4,7 +4,6 @@ use testing::sizes_around;
 
 use super::*;
 use crate::image::LEFT_IMAGE_MS;
-use crate::image::build_record::BuildState;
 use crate::image::number::BuildNumber;
 use crate::image::view::{BuildRequest, FileReach, HeldLock, ImagePause};
 use crate::time::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS};
@@ -101,36 +100,6 @@ fn a_request_stays_until_a_build_succeeds() {
 }
 
 #[test]
-fn failures_delay_the_next_build_longer_and_longer_up_to_six_hours() {
-    let mut world = world();
-    let mut delays = Vec::new();
-    for _ in 0..12 {
-        take(&mut world, "build", Fate::Failure);
-        let steps = world.steps();
-        let wait = steps.iter().find_map(|step| {
-            let Step::Wait { until, .. } = step else {
-                return None;
-            };
-            *until
-        });
-        let until = wait.unwrap();
-        delays.push(until.millis_since(world.now) / MINUTE_MS);
-        world.now = until.plus_millis(-1);
-        assert!(!world.texts().iter().any(|it| it.starts_with("build")));
-        world.now = until;
-    }
-    assert_eq!(delays, [1, 2, 4, 8, 16, 32, 64, 128, 256, 360, 360, 360]);
-    // Another definition is tried at once.
-    take(&mut world, "build", Fate::Failure);
-    world.definition = Some(definition(|it| it["environment"] = json!({"A": "1"})));
-    assert_eq!(world.texts().last().unwrap(), "build: no build is ready");
-    take(&mut world, "build", Fate::Success);
-    settle(&mut world);
-    // The failures before the success are removed.
-    assert_eq!(numbers(&world.ready()).len(), world.builds.len());
-}
-
-#[test]
 fn the_last_failures_are_kept_for_people() {
     let most = crate::image::next_steps::cleanup::MAX_FAILED;
     for n in sizes_around("domain::image::next_steps::cleanup::MAX_FAILED", most) {
@@ -150,54 +119,6 @@ fn the_last_failures_are_kept_for_people() {
         }
         assert_eq!(world.builds.len(), n.min(most), "{n}");
     }
-}
-
-#[test]
-fn a_dead_builder_is_replaced_at_once_but_not_again_and_again() {
-    let mut world = world();
-    take(&mut world, "build", Fate::Death);
-    assert_eq!(
-        world.texts(),
-        [
-            "note that 1 failed: its builder ended",
-            "build: no build is ready"
-        ]
-    );
-    // The note does not wait for the replacement.
-    take(&mut world, "build", Fate::Long);
-    assert_eq!(
-        world.texts(),
-        [
-            "note that 1 failed: its builder ended",
-            "wait: b1 builds it"
-        ]
-    );
-    take(&mut world, "note", Fate::Success);
-    assert_eq!(world.texts(), ["wait: b1 builds it"]);
-    world.build_lock = None;
-    take(&mut world, "note", Fate::Success);
-    let record = world.record(2).clone();
-    assert!(matches!(
-        record.state,
-        BuildState::Failed {
-            abandoned: true,
-            ..
-        }
-    ));
-}
-
-#[test]
-fn repeated_deaths_of_builders_delay_the_next_build() {
-    let mut world = world();
-    for _ in 0..2 {
-        take(&mut world, "build", Fate::Death);
-        take(&mut world, "note", Fate::Success);
-    }
-    assert!(
-        world.texts()[0].contains("failed 2 times: builder b1 ended before"),
-        "{:?}",
-        world.texts()
-    );
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Builds that canaries and people promoted or rolled back.
 
 use super::*;
+use crate::image::next_steps::cleanup::UNDO_MS;
 use crate::image::number::{BuildNumber, UploadNumber};
 use crate::image::view::BuildRequest;
 use crate::image::{LEFT_IMAGE_MS, image_in_use, next_candidate};
@@ -110,7 +111,17 @@ fn what_launch_configs_may_still_name_stays_for_a_while_after_a_decision() {
         )),
         "{waits:#?}"
     );
-    for (ms, is_kept) in [(LEFT_IMAGE_MS - 1, true), (LEFT_IMAGE_MS, false)] {
+    let named = |world: &World| {
+        let texts = world.texts().into_iter();
+        let named = texts.filter(|text| text.ends_with("may still name it"));
+        named.count()
+    };
+    for (ms, is_named) in [(LEFT_IMAGE_MS - 1, true), (LEFT_IMAGE_MS, false)] {
+        world.now = decided.plus_millis(ms);
+        assert_eq!(named(&world) > 0, is_named, "{ms}");
+    }
+    // The decision can be undone for longer.
+    for (ms, is_kept) in [(UNDO_MS - 1, true), (UNDO_MS, false)] {
         world.now = decided.plus_millis(ms);
         let deleted = deletions(&world);
         assert_eq!(deleted.is_empty(), is_kept, "{ms}: {deleted:?}");
@@ -141,6 +152,41 @@ fn what_a_late_upload_replaces_stays_for_a_while() {
         let kept = numbers(&world.ready_uploads(&second));
         assert_eq!(kept.contains(&2), is_kept, "{ms}: {kept:?}");
     }
+}
+
+#[test]
+fn the_build_that_served_last_stays_for_an_hour_at_every_target_of_it() {
+    let mut world = world_with_builds(1);
+    world.pinned.insert(BuildNumber(1));
+    for _ in 0..2 {
+        world.now = world.now.plus_millis(DAY_MS);
+        settle(&mut world);
+    }
+    world.standing.promoted = Some(BuildNumber(2));
+    let builds: Vec<_> = world.builds.values().cloned().collect();
+    let decided = world.now;
+    let why = crate::image::BuildDecision {
+        at: decided,
+        by: "people/ops".to_owned(),
+        reason: String::new(),
+        is_passed_over: false,
+    };
+    world.standing.use_build(BuildNumber(1), &builds, why);
+    let waits = settle(&mut world);
+    assert_eq!(numbers(&world.ready()), [3, 2, 1]);
+    let text = format!(
+        "wait until {}: 2 lost its place to another build, and stays for an hour, so that this can \
+         be undone",
+        decided.plus_millis(UNDO_MS)
+    );
+    assert!(waits.contains(&text), "{waits:#?}");
+    world.now = decided.plus_millis(UNDO_MS - 1);
+    settle(&mut world);
+    assert_eq!(world.clouds.len(), 6);
+    world.now = decided.plus_millis(UNDO_MS);
+    settle(&mut world);
+    // The newest of those that were rolled back may be tried again.
+    assert_eq!(numbers(&world.ready()), [3, 1]);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use store::StoreError;
 use store::image_versions::ListedImageVersion;
 
 use super::wire::{self, change_json, image_json, version_json, version_summary};
-use super::{check_secrets, edit, params, parse};
+use super::{check_secrets, edit, params, parse, refused};
 use crate::api::{call::Call, error::ApiError, reply::Reply};
 
 #[derive(Deserialize)]
@@ -65,8 +65,11 @@ pub(super) async fn revert(mut call: Call) -> Result<Reply, ApiError> {
     call.authorize(params_known).await?;
     let record = record(&call, Version(body.to)).await?;
     let definition = parse(&record.document)?;
-    call.authorize(params(&call, &definition)).await?;
-    check_secrets(&call, &definition)?;
+    call.authorize(params(&call, &record.document)).await?;
+    let problems = check_secrets(&call, &definition.name, &record.document);
+    if !problems.is_empty() {
+        return Err(refused(&problems));
+    }
     let reason = match body.reason.as_str() {
         "" => format!("to version {}", body.to),
         reason => format!("to version {}: {reason}", body.to),

@@ -36,11 +36,7 @@ fn decision(call: &Call, reason: String) -> Result<PersonalDecision, ApiError> {
 fn known(call: &Call) -> Result<Arc<ImageFacts>, ApiError> {
     let (image, now) = (call.image_id()?, call.now);
     let facts = facts(call.image_tree()?.as_ref(), &image, now);
-    let facts = facts.ok_or_else(|| {
-        ApiError::not_found(format!(
-            "image {image} is not in the tree: it does not exist, or was created a moment ago"
-        ))
-    })?;
+    let facts = facts.ok_or_else(|| ApiError::not_found(format!("image {image} has no builds")))?;
     let build = call.build_number()?;
     if facts.builds.iter().all(|it| it.number != build) {
         let text = format!("image {image} has no build {build}");

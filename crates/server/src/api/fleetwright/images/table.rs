@@ -30,6 +30,7 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
     on("createImage", Put, ONE)
         .runs(|call| Box::pin(super::create(call)))
         .input("image-request.json")
+        .checked_by_handler()
         .output("image.json")
         .scopes(AllOf(WRITE))
         .about(IMAGES, "Create an image")
@@ -42,6 +43,7 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
     on("updateImage", Post, ONE)
         .runs(|call| Box::pin(super::update(call)))
         .input("image-request.json")
+        .checked_by_handler()
         .output("image.json")
         .scopes(AllOf(WRITE))
         .about(IMAGES, "Update an image")
@@ -71,6 +73,7 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
     on("planImage", Post, "/image/<imageId>/plan")
         .runs(|call| Box::pin(super::plan(call)))
         .input("image-request.json")
+        .checked_by_handler()
         .output("image-plan.json")
         .scopes(READ)
         .about(IMAGES, "Plan an image")
@@ -132,11 +135,14 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
     on("requestImageBuild", Post, "/image/<imageId>/build")
         .runs(|call| Box::pin(work::build(call)))
         .input("image-reason-request.json")
+        .output("image-build-requested.json")
         .scopes(MANAGE)
         .about(IMAGES, "Request a build of an image")
         .describe(
             "A builder builds the image as soon as one is free, also if the last build is new. \
-             While a request waits, further ones change nothing.",
+             While a request waits, further ones change nothing. The first build of a definition \
+             meets the requests that come before it has ended. The reply says which build answers \
+             the request, and why it does not begin now.",
         ),
     on("pauseImage", Post, "/image/<imageId>/pause")
         .runs(|call| Box::pin(work::pause(call)))
@@ -160,7 +166,8 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
         .scopes(MANAGE)
         .about(IMAGES, "Cancel a running build of an image")
         .describe(
-            "The builder ends all processes of the build, which then has failed.",
+            "The builder ends all processes of the build, which then has failed. The next one is \
+             made on request, for another definition, or when a build is due by its age.",
         ),
     on("deleteImageBuild", Post, "/image/<imageId>/builds/<build>/delete")
         .runs(|call| Box::pin(work::delete_build(call)))
@@ -193,8 +200,9 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
         .scopes(MANAGE)
         .about(IMAGES, "Start machines from a build of an image")
         .describe(
-            "New machines start from this build from now on. Newer builds that are ready now count \
-             as rolled back.",
+            "New machines start from this build from now on. If it is older than the one in use, or \
+             than the canary, the newer builds that are ready now are not used: they count as rolled \
+             back, and those from which no machine started as passed over.",
         ),
     on("startImageCanary", Post, "/image/<imageId>/builds/<build>/canary")
         .runs(|call| Box::pin(rollout::start_canary(call)))

@@ -2,42 +2,10 @@
 
 use domain::Version;
 use domain::image::{DefinitionChange, ImageVersion, StoredImage};
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use store::image_versions::ListedImageVersion;
 
 use crate::api::{call::Call, error::ApiError, reply::without_nulls};
-
-/// The body of createImage, updateImage and planImage: the members of the definition, and these.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct ImageBody {
-    /// The version that the client read; later versions are not overwritten.
-    #[serde(default)]
-    pub(super) version: Option<i64>,
-    #[serde(default)]
-    pub(super) reason: String,
-    /// Clients may send back fields that they read.
-    #[serde(default, rename = "created")]
-    _created: Option<String>,
-    #[serde(default, rename = "lastModified")]
-    _last_modified: Option<String>,
-    #[serde(flatten)]
-    definition: Map<String, Value>,
-}
-
-impl ImageBody {
-    /// The definition, with the name in the route.
-    pub(super) fn document(&self, call: &Call) -> Result<Value, ApiError> {
-        let name = call.parameter("imageId");
-        let mut document = self.definition.clone();
-        let claimed = document.insert("imageId".to_owned(), json!(name));
-        if claimed.is_some_and(|claimed| claimed != name) {
-            return Err(ApiError::input("Incorrect imageId in request body"));
-        }
-        Ok(Value::Object(document))
-    }
-}
 
 pub(super) fn image_json(stored: &StoredImage) -> Value {
     let mut reply = stored.document.clone();

@@ -3,12 +3,18 @@
 use domain::audit::EntityType;
 use domain::id::ImageName;
 use domain::image::BuildNumber;
-use images::{Asker, ImageTree, RequestError};
+use images::{Asker, ImageNode, ImageTree, RequestError};
 use serde::Deserialize;
 use serde_json::json;
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::api::{call::Call, error::ApiError, reply::Reply};
+use crate::api::call::Call;
+use crate::api::error::ApiError;
+use crate::api::reply::{Reply, without_nulls};
+
+/// A definition that was just stored is in the tree within this time, or the tree does not work.
+const MIRROR_WAIT: Duration = Duration::from_secs(20);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -45,15 +51,39 @@ impl Request {
         self.call.build_number()
     }
 
+    /// Waits until the tree has the definition that the database has.
+    async fn until_mirrored(&self) -> Result<(), ApiError> {
+        let Some(stored) = super::find(&self.call).await? else {
+            return Ok(());
+        };
+        let is_mirrored = |node: Option<&ImageNode>| {
+            let definition = node.and_then(|node| node.definition.as_ref());
+            definition.is_some_and(|definition| definition.version >= stored.version.0)
+        };
+        let image = &self.image;
+        self.call.app.engine.wakeups.images.notify_one();
+        match self.images.wait_for(image, MIRROR_WAIT, is_mirrored).await {
+            true => Ok(()),
+            false => Err(ApiError::tree_failed(&format!(
+                "the definition of image {image} is not copied into the tree yet: try again"
+            ))),
+        }
+    }
+
     /// Notes in the audit history what was asked for.
     async fn done(self, action: &str) -> Result<Reply, ApiError> {
+        self.note(action).await?;
+        Reply::done()
+    }
+
+    async fn note(&self, action: &str) -> Result<(), ApiError> {
         let mut audit = self
             .call
             .audit(EntityType::Image, self.image.as_str(), action);
         let build = self.call.build_number().ok().map(|build| build.0);
-        audit.detail = json!({"reason": self.asker.reason, "build": build});
+        audit.detail = without_nulls(json!({"reason": self.asker.reason, "build": build}));
         engine::images::note_request(&self.call.app.engine, audit).await?;
-        Reply::done()
+        Ok(())
     }
 }
 
@@ -86,21 +116,33 @@ impl From<RequestError> for ApiError {
 
 pub(super) async fn build(call: Call) -> Result<Reply, ApiError> {
     let request = Request::of(call)?;
-    request
-        .images
-        .request_build(&request.image, &request.asker)
-        .await?;
-    request.done("build-requested").await
+    request.until_mirrored().await?;
+    let Request { images, image, .. } = &request;
+    let asked = images.request_build(image, &request.asker).await?;
+    let now = request.call.app.engine.clock.now();
+    let waits = match asked.running {
+        Some(_) => None,
+        None => images.why_no_build(image, &asked, now),
+    };
+    let reply = without_nulls(json!({
+        "newerThan": asked.newer_than.0,
+        "build": asked.running.map(|build| build.0),
+        "waits": waits,
+    }));
+    request.note("build-requested").await?;
+    Reply::json(&reply)
 }
 
 pub(super) async fn pause(call: Call) -> Result<Reply, ApiError> {
     let request = Request::of(call)?;
+    request.until_mirrored().await?;
     request.images.pause(&request.image, &request.asker).await?;
     request.done("paused").await
 }
 
 pub(super) async fn resume(call: Call) -> Result<Reply, ApiError> {
     let request = Request::of(call)?;
+    request.until_mirrored().await?;
     request.images.resume(&request.image).await?;
     request.done("resumed").await
 }
