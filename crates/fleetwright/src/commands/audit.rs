@@ -65,6 +65,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
                 Entity::Client
                 | Entity::Role
                 | Entity::Pool
+                | Entity::Worker
                 | Entity::Rules
                 | Entity::Override
                 | Entity::Budget => LIST,

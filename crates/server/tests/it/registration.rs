@@ -120,7 +120,10 @@ on_both!(a_requested_worker_that_proves_itself_runs, |world| {
     );
     // Expiry as promised; start in the past, for clocks that are behind or are set back.
     assert_eq!(certificate.expiry - world.now().as_millis(), 2 * HOUR_MS);
-    assert_eq!(world.now().as_millis() - certificate.start, 33 * HOUR_MS / 4);
+    assert_eq!(
+        world.now().as_millis() - certificate.start,
+        33 * HOUR_MS / 4
+    );
     assert_snapshot!(world.told().await, @r#"worker-running primary.google.pp.ee.g.w._._ {"capacity":1,"providerId":"google","timestamp":"2026-09-21T14:13:21.000Z","workerGroup":"g","workerId":"w","workerPoolId":"pp/ee"}"#);
     let stored = world.worker(&key("pp/ee", "g", "w")).await.unwrap();
     assert_eq!(stored.state, WorkerState::Running);
