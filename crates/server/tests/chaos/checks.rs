@@ -53,6 +53,9 @@ impl World {
         if self.kind == Kind::WrongClocks {
             self.check_times(&before, &after).await;
         }
+        if self.kind == Kind::ShortOfMoney {
+            self.check_budgets(&before, &after).await;
+        }
         let mut state = self.state();
         state.said.clear();
         state.before = Some(after);
@@ -424,7 +427,7 @@ fn is_about_to_claim(picture: &Picture, worker: &Worker, now: Timestamp) -> bool
         && seen.is_none_or(|seen| seen.recent_tasks.is_empty() && !seen.is_quarantined(now))
 }
 
-fn is_unexpected(worker: &Worker) -> bool {
+pub(crate) fn is_unexpected(worker: &Worker) -> bool {
     let reason = worker.terms.end_reason.as_deref();
     worker.state >= WorkerState::Stopping
         && reason.is_some_and(|reason| UNEXPECTED.contains(&reason))

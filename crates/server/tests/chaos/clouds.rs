@@ -76,6 +76,8 @@ pub(crate) enum Mutant {
     ActsInDoubt,
     /// Processes end claims at once after a step of the time.
     EndsAfterAStep,
+    /// The harness makes budgets forget the machines under them.
+    ForgetsMachines,
 }
 
 pub(crate) struct Handle {

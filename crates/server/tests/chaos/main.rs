@@ -11,6 +11,7 @@
 #[path = "../it/ask.rs"]
 #[expect(dead_code, reason = "the other tests ask for more")]
 mod ask;
+mod budgets;
 mod bug_classes;
 mod checks;
 mod clocks;
@@ -103,6 +104,30 @@ mod wrong_clocks {
     }
 }
 
+/// Money for machines is short.
+mod budgets_of_money {
+    use crate::{Kind, SEEDS_EACH, runs};
+
+    #[tokio::test]
+    async fn budgets_0() {
+        runs(Kind::ShortOfMoney, 0..2 * SEEDS_EACH).await;
+    }
+
+    #[tokio::test]
+    async fn budgets_1() {
+        runs(Kind::ShortOfMoney, 2 * SEEDS_EACH..4 * SEEDS_EACH).await;
+    }
+
+    mod long {
+        use super::*;
+
+        #[tokio::test]
+        async fn budgets_2() {
+            runs(Kind::ShortOfMoney, 4 * SEEDS_EACH..7 * SEEDS_EACH).await;
+        }
+    }
+}
+
 /// They were found among many thousands.
 #[tokio::test]
 async fn worlds_that_once_went_wrong() {
@@ -128,6 +153,12 @@ async fn the_seeds_of_wrong_clocks_that_were_asked_for() {
     runs_asked_for(Kind::WrongClocks).await;
 }
 
+/// The same for `scripts/chaos --budgets`.
+#[tokio::test]
+async fn the_seeds_of_budgets_that_were_asked_for() {
+    runs_asked_for(Kind::ShortOfMoney).await;
+}
+
 async fn runs_asked_for(kind: Kind) {
     let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
     if let (Some(from), Some(seeds)) = (number("CHAOS_FROM"), number("CHAOS_SEEDS")) {
@@ -141,7 +172,8 @@ async fn the_same_seed_is_the_same_history() {
         .chain([crowd::CROWD_AT])
         .map(|seed| (Kind::Usual, seed));
     let wrong_clocks = (0..5).map(|seed| (Kind::WrongClocks, seed));
-    for (kind, seed) in usual.chain(wrong_clocks) {
+    let budgets = (0..5).map(|seed| (Kind::ShortOfMoney, seed));
+    for (kind, seed) in usual.chain(wrong_clocks).chain(budgets) {
         let first = run(kind, seed, None, None).await;
         let second = run(kind, seed, None, None).await;
         let differs = first

@@ -144,6 +144,11 @@ async fn ending_claims_at_once_after_a_step_of_the_time_is_found() {
     is_found_in(Kind::WrongClocks, Mutant::EndsAfterAStep, 0, "I21").await;
 }
 
+#[tokio::test]
+async fn forgetting_the_machines_under_a_budget_is_found() {
+    is_found_in(Kind::ShortOfMoney, Mutant::ForgetsMachines, 0, "I22").await;
+}
+
 impl World {
     /// A plausible mistake: the facts are planned and launched without a turn.
     pub(crate) async fn launch_without_a_turn(&self, process: &Arc<Process>, facts: &Facts) {

@@ -32,6 +32,7 @@ impl World {
         self.end_trouble();
         self.let_things_happen().await;
         self.bury_the_dead().await;
+        self.remove_budgets().await;
         self.restore_pools().await;
         let workers = self.state().workers.clone();
         for worker in workers {

@@ -27,6 +27,8 @@ pub(crate) enum Kind {
     Usual,
     /// Machines of processes have wrong clocks.
     WrongClocks,
+    /// People set and remove budgets.
+    ShortOfMoney,
 }
 
 /// The result of a run.
@@ -51,6 +53,9 @@ pub(crate) async fn run(
         if kind == Kind::WrongClocks && world.chance.percent(DISTURBED) {
             world.disturb_a_clock().await;
             world.check().await;
+        }
+        if kind == Kind::ShortOfMoney {
+            world.mind_the_money().await;
         }
         world.step().await;
         if crowd_at == Some(step) {
@@ -110,10 +115,10 @@ pub(crate) async fn runs(kind: Kind, seeds: Range<u64>) {
         for line in &ran.trace[skipped..] {
             println!("{line}");
         }
-        let flag = if kind == Kind::WrongClocks {
-            " --clocks"
-        } else {
-            ""
+        let flag = match kind {
+            Kind::Usual => "",
+            Kind::WrongClocks => " --clocks",
+            Kind::ShortOfMoney => " --budgets",
         };
         println!("again: scripts/chaos{flag} --from {seed} --seeds 1");
         wrong.push((seed, ran.problems));

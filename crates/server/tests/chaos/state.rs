@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use domain::budgets::MoneyBudget;
 use domain::id::{PoolId, WorkerKey};
 use domain::launch::Cause;
 use domain::pool::Pool;
@@ -54,6 +55,8 @@ pub(crate) struct State {
     pub(crate) latest: Option<Timestamp>,
     /// The answers of an outside queue since the last check: the maximum of pending tasks, by pool.
     pub(crate) said: BTreeMap<PoolId, u64>,
+    /// The budgets as measured at the last check.
+    pub(crate) budgets: Vec<MoneyBudget>,
     /// The picture of the last check.
     pub(crate) before: Option<Picture>,
 }

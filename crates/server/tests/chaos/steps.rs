@@ -220,7 +220,7 @@ impl World {
 
     async fn add_another_process(self: &Arc<Self>) {
         let limit = match self.kind {
-            Kind::Usual => MAX_PROCESSES,
+            Kind::Usual | Kind::ShortOfMoney => MAX_PROCESSES,
             Kind::WrongClocks => MAX_PROCESSES_WITH_WRONG_CLOCKS,
         };
         if self.processes().len() < limit {

@@ -34,7 +34,7 @@ impl World {
             }
             0..=3 => {
                 let steps: &[i64] = match self.kind {
-                    Kind::Usual => &[CLOCK_STEP_MS, -CLOCK_STEP_MS],
+                    Kind::Usual | Kind::ShortOfMoney => &[CLOCK_STEP_MS, -CLOCK_STEP_MS],
                     Kind::WrongClocks => &STEPS_MS,
                 };
                 let step = *self.chance.pick(steps).expect("there are some");

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use cloud::{FakeCloud, FakeSettings, Provider, ProviderContext};
+use cloud::{FakeCloud, Provider, ProviderContext};
 use contract::Schemas;
 use domain::id::{LaunchToken, ProviderId, WorkerKey};
 use domain::time::{Clock, Timestamp};
@@ -122,7 +122,7 @@ impl World {
                 data: None,
                 clock: Arc::clone(&true_clock) as _,
             };
-            Arc::new(FakeCloud::new(context, FakeSettings::default()))
+            Arc::new(FakeCloud::new(context, kind.settings_of(id)))
         };
         let chance = Chance::new(seed);
         let clouds: Vec<_> = CLOUDS.iter().map(cloud).collect();
