@@ -139,6 +139,8 @@ async fn worlds_that_once_went_wrong() {
     runs(Kind::Usual, 8652..8653).await;
     // The launch config was refused by one provider, and its pool moved to another.
     runs(Kind::Usual, 1558..1559).await;
+    // A machine was charged too far, and all of its many runs began after its end.
+    runs(Kind::ShortOfMoney, 109..110).await;
 }
 
 /// Runs the seeds that `scripts/chaos` names.

@@ -334,7 +334,8 @@ fn life_in_part(tx: &mut Tx<'_>, row: &DueRow, max_runs: u32) -> Result<Life> {
         limit = limit.saturating_mul(2).min(ALL_ROWS);
     };
     let mut life = row.life(runs);
-    if let Some(last) = row.last_task_ended.filter(|_| edge.is_some()) {
+    // The run that ended last may be before or after those that were read.
+    if let Some(last) = row.last_task_ended {
         let is_known = last <= row.charged || tx.exists(&HAS_RUN_UNTIL, (&row.key, last))?;
         life.lacks_runs = !is_known;
     }
