@@ -262,7 +262,7 @@ fleet_on_sqlite_first!(
                 number("neverRegistered"),
                 number("attempted"),
             ));
-            fleet.pass_ms(10 * MINUTE_MS);
+            fleet.listen_ms(10 * MINUTE_MS);
         }
         let young = [(0, 0, 4); 4];
         let overdue = [(2, 0, 4); 9];
