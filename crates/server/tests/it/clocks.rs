@@ -3,7 +3,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use domain::time::{Clock, Timestamp};
@@ -97,7 +97,10 @@ impl Process {
 }
 
 async fn started(world: &World, clock: Arc<dyn Clock>) -> Arc<App> {
-    let random = Random::new(StdRng::seed_from_u64(11));
+    // Each process has another name.
+    static N_STARTED: AtomicU64 = AtomicU64::new(100);
+    let seed = N_STARTED.fetch_add(1, Ordering::SeqCst);
+    let random = Random::new(StdRng::seed_from_u64(seed));
     let config = world.app.config.clone();
     let started = start_with(config, clock, random, Vec::new());
     Box::pin(started).await.unwrap()
