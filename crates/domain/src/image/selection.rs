@@ -107,9 +107,12 @@ pub fn images_left(
 ) -> Vec<(SelectedUpload, Timestamp)> {
     let may_be_named = |since: &Timestamp| now.millis_since(*since).abs() < LEFT_IMAGE_MS;
     let ready = builds.iter().filter(|build| build.ready().is_some());
-    let uploads = ready.flat_map(|build| ready_uploads(build, target));
-    let moments: BTreeSet<Timestamp> = uploads.map(|(_, upload)| upload.state_time).collect();
-    let moments: Vec<Timestamp> = moments.into_iter().filter(may_be_named).collect();
+    let uploads = ready.flat_map(|build| {
+        let uploads = ready_uploads(build, target).into_iter();
+        uploads.map(|(_, upload)| (upload.state_time, build.number))
+    });
+    let moments: BTreeSet<(Timestamp, BuildNumber)> =
+        uploads.filter(|(at, _)| may_be_named(at)).collect();
     let mut left = Vec::new();
     for (build, at) in &standing.replaced {
         let before = Standing {
@@ -118,17 +121,19 @@ pub fn images_left(
             ..Standing::default()
         };
         // If an upload replaced an image before the decision, it is left since that upload.
-        for moment in moments.iter().filter(|moment| *moment < at) {
+        for (moment, _) in moments.iter().filter(|(moment, _)| moment < at) {
             let image = in_use_before(Some(*moment), builds, target, &before).in_use;
             left.extend(image.map(|image| (image, *moment)));
         }
         let image = in_use_before(None, builds, target, &before).in_use;
         left.extend(image.map(|image| (image, *at)));
     }
-    // A late upload takes the place of an older build's without any decision.
-    for moment in moments {
+    // A late upload takes the place of an older build's without any decision. Before the first one,
+    // only another form of the same build can have been in use.
+    for (moment, build) in moments {
         let ImageInUse { in_use, canary } = in_use_before(Some(moment), builds, target, standing);
         let images = in_use.into_iter().chain(canary);
+        let images = images.filter(|image| standing.promoted.is_some() || image.build == build);
         left.extend(images.map(|image| (image, moment)));
     }
     left.retain(|(_, since)| may_be_named(since));

@@ -139,9 +139,16 @@ fn ask(
     headers: &str,
     body: &[u8],
 ) -> Answer {
-    let url = server.root_url();
-    let resource = path.strip_prefix(&url).unwrap_or(path);
-    let address = url.strip_prefix("http://").unwrap();
+    let complete = match path.starts_with('/') {
+        true => server.root_url() + path,
+        false => path.to_owned(),
+    };
+    let (address, resource) = complete
+        .strip_prefix("http://")
+        .unwrap()
+        .split_once('/')
+        .unwrap();
+    let resource = &format!("/{resource}");
     let (host, port) = address.rsplit_once(':').unwrap();
     let mut head = format!("{method} {resource} HTTP/1.0\r\nHost: {address}\r\n{headers}");
     if let Some(worker) = worker {

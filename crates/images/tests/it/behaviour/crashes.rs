@@ -83,6 +83,10 @@ async fn builders_that_are_stopped_hand_their_build_over_at_once(twin: Twin) {
         world.until("debian", "a build", is_running).await;
         let next = world.builder(&format!("builder-{number}")).await;
         builder.stop().await;
+        until("its end to be known", || {
+            failure(&world.record("debian", number)).is_some()
+        })
+        .await;
         let (error, cause) = failure(&world.record("debian", number)).unwrap();
         let expected = format!(
             "builder builder-{} was stopped before the build ended",
