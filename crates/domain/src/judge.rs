@@ -218,9 +218,13 @@ fn age_reason(worker: &Worker, attention: &Attention) -> Option<String> {
 }
 
 /// Whether a limit has passed that a worker got at this time. After a gap the worker has all of the
-/// time once more: if the clock was set forward, it has not had it yet.
+/// time once more: if the clock was set forward, it has not had it yet. That ends after a day, as
+/// gaps may follow each other without end: a server that runs for some minutes of each day.
 fn is_over(limit: Timestamp, since: Timestamp, attention: &Attention) -> bool {
-    let again = |gap: Timestamp| gap.plus_millis(limit.millis_since(since));
+    let again = |gap: Timestamp| {
+        let again = gap.plus_millis(limit.millis_since(since));
+        again.min(limit.plus_millis(DAY_MS))
+    };
     limit.max(attention.gap.map_or(limit, again)) < attention.looked
 }
 

@@ -192,6 +192,13 @@ fn a_step_of_the_clock_ends_no_machine_that_boots_or_works() {
     ] {
         assert_eq!(with_gap(&booting, gap), expected, "{gap:?}");
     }
+    // Gaps that follow each other keep it for a day.
+    for (late_ms, expected) in [(DAY_MS, "keep"), (DAY_MS + 1, late)] {
+        let mut older = booting.clone();
+        older.created = Timestamp::from_millis(NOW - 1_800_000 - late_ms);
+        older.terms.terminate_after = Some(NOW - late_ms);
+        assert_eq!(with_gap(&older, Some(ago(0))), expected, "{late_ms}");
+    }
     // It may work for 29 minutes after it registered, half an hour ago.
     let mut working = worker(WorkerState::Running);
     working.terms.terminate_after = Some(NOW - MINUTE_MS);
