@@ -39,7 +39,7 @@ def test_a_task_runs_its_log_is_shown_and_its_worker_goes_with_reasons(fresh):
 
     told = paste(commands_of(fresh))
     assert "\nhello\n" in told and "exit code 0" in told, told
-    assert "because needed" in told, told
+    assert "because 1 more unit is needed" in told, told
 
     [(worker_id, _)] = work.workers().items()
     wait_until(lambda: work.workers() == {worker_id: "stopped"}, SECONDS, "the worker has gone")
@@ -72,7 +72,7 @@ def check_explanations(server, worker_id):
     [launch] = pool["launches"]
     assert (launch["state"], launch["machines"], launch["made"]) == ("accepted", 1, 1)
     [plan] = [plan for plan in pool["plans"] if plan["number"] == launch["plan"]]
-    assert "because needed 1: 1 pending" in plan["text"]
+    assert "because 1 more unit is needed: 1 task waits" in plan["text"]
     text = fleetwright_text(server, "explain", "pool", POOL)
     assert f"launch {launch['launch']}: 1 of 1 machines" in text
 

@@ -3,7 +3,7 @@
 //! Pools that are woken within a short time are read together. Each pool is then decided on alone,
 //! beside the others, while the task goes on to read newly woken pools. So a slow pool delays no
 //! other. A pool is never decided on twice at the same time, nor too soon after the last decision
-//! ([`PoolThrottle`]).
+//! (`PoolThrottle`).
 
 mod decisions;
 mod lanes;
@@ -191,7 +191,7 @@ impl BackgroundTask for Provision {
         "provision".to_owned()
     }
 
-    /// A pool that failed waits ([`PoolThrottle`]), and delays no other.
+    /// A pool that failed waits (`PoolThrottle`), and delays no other.
     fn pauses_parts(&self) -> bool {
         true
     }

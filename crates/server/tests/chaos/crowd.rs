@@ -170,7 +170,10 @@ impl Crowd {
                 if n_tasks == 0 && !is_over {
                     world.problem("queue: a worker is sent away before its time is over");
                 }
-            } else if !asking.process.life.is_over() && !world.state().is_full {
+            } else if !asking.process.life.is_over()
+                && !world.state().is_full
+                && answer.body()["code"] != "ClockUnknown"
+            {
                 world.problem(format!("queue: a claim is answered {}", answer.status));
             }
         }
