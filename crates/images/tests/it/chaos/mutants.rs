@@ -3,9 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::id::ImageName;
-use domain::image::{
-    BuildNumber, BuildRecord, BuildState, LEFT_IMAGE_MS, UploadRecord, UploadState,
-};
+use domain::image::{BuildNumber, BuildRecord, LEFT_IMAGE_MS, UploadRecord, UploadState};
 use domain::time::{Clock as _, Timestamp};
 use images::Place;
 
@@ -38,8 +36,6 @@ pub(super) enum Mutant {
     LetsAnyDatabaseHaveTheTree,
     /// Seals are not checked.
     BelievesForgeries,
-    /// It is forgotten that a person cancelled a build, as soon as the build has ended.
-    ForgetsCancellations,
 }
 
 /// At least one seed must find it, and report this problem. The first seed saves time.
@@ -70,7 +66,7 @@ fn a_result_that_is_written_without_the_lock_is_found() {
 fn a_lock_that_is_not_checked_is_found() {
     is_found(
         Mutant::BelievesItHoldsTheLock,
-        17,
+        26,
         "I17: img-0 is built twice",
     );
 }
@@ -87,7 +83,7 @@ fn deleting_an_image_in_use_is_found() {
 
 #[test]
 fn deleting_what_a_target_starts_from_while_newer_builds_wait_is_found() {
-    is_found(Mutant::CountsUntestedBuilds, 57, "I17: machines of ");
+    is_found(Mutant::CountsUntestedBuilds, 73, "I17: machines of ");
 }
 
 #[test]
@@ -108,11 +104,6 @@ fn a_target_that_is_believed_is_found() {
 #[test]
 fn a_server_of_another_database_that_mirrors_is_found() {
     is_found(Mutant::LetsAnyDatabaseHaveTheTree, 24, "I17: img-");
-}
-
-#[test]
-fn a_build_that_begins_again_after_it_was_cancelled_is_found() {
-    is_found(Mutant::ForgetsCancellations, 0, "I17: img-");
 }
 
 #[test]
@@ -152,7 +143,6 @@ impl ChaosWorld {
                         }
                     }
                 }
-                (Mutant::ForgetsCancellations, _) => self.forget_cancellations(name, image).await,
                 (Mutant::BelievesTargets, _) => self.believe(name, image).await,
                 _ => {}
             }
@@ -178,16 +168,6 @@ impl ChaosWorld {
                 let place = Place::Upload(name.clone(), *number, target, *upload);
                 let path = place.path().unwrap();
                 let _ = self.world.tree().set(&path, data.as_bytes(), None).await;
-            }
-        }
-    }
-
-    async fn forget_cancellations(&self, name: &ImageName, image: &ImageShot) {
-        for (number, build) in &image.builds {
-            let state = build.record.as_ref().map(|record| &record.state);
-            if matches!(state, Some(BuildState::Failed { .. })) {
-                let path = Place::Cancel(name.clone(), *number).path().unwrap();
-                let _ = self.world.tree().delete(&path, None).await;
             }
         }
     }
