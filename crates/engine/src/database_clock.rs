@@ -93,7 +93,7 @@ impl DatabaseClock {
     /// with that; if it must change, it follows the time of day as far as that agrees.
     ///
     /// The time of day is the one from before: if the machine was suspended during the measurement,
-    /// nobody knows whether that was before or after the reading, and the time stays in doubt.
+    /// it is not known whether that was before or after the reading, and the time stays in doubt.
     fn adopt(&self, begun: Begun, theirs: DatabaseTime) {
         let now_ms = self.local.steady_ms();
         let lowest = theirs.earliest.as_millis().saturating_sub(now_ms);

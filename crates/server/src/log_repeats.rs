@@ -147,29 +147,15 @@ fn with_count(line: &str, n_left_out: u64, format: LogFormat) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use testing::sizes_around;
 
     use super::*;
+    use crate::telemetry::lines::Lines;
 
     const INTERVAL: Duration = Duration::from_secs(10);
-
-    #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<u8>>>);
-
-    impl io::Write for Lines {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
 
     /// The lines that this writes, which gets a function that sets the time in seconds.
     fn logged(format: LogFormat, log: impl FnOnce(&dyn Fn(u64))) -> Vec<String> {
@@ -203,8 +189,7 @@ mod tests {
                 tracing::subscriber::with_default(subscriber.finish(), || log(&set));
             }
         }
-        let bytes = lines.0.lock().unwrap().clone();
-        let text = String::from_utf8(bytes).unwrap();
+        let text = lines.text();
         text.lines().map(|line| line.trim().to_owned()).collect()
     }
 

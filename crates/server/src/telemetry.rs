@@ -2,6 +2,8 @@
 
 pub mod catalogue;
 mod escape;
+#[cfg(test)]
+pub(crate) mod lines;
 
 use std::io::IsTerminal;
 use std::sync::{Arc, OnceLock};

@@ -179,8 +179,7 @@ fn fold(
     Ok(folded)
 }
 
-/// A wait that a clock that was ahead has ended counts as far as is known now: nobody waits for the
-/// time of that clock.
+/// If a clock that was ahead ended a wait in the future, the wait counts up to what is known now.
 fn present(mut wait: EndedWait, now: Timestamp, known_until: Timestamp) -> EndedWait {
     if wait.until > now.plus_millis(AHEAD_MS) {
         wait.until = known_until;

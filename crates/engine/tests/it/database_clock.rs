@@ -255,7 +255,7 @@ fn the_difference_of_clocks_excludes_the_time_of_the_request() {
 }
 
 /// Whatever happens: after a measurement the time differs from the database's by no more than the
-/// measurement took, and until the next one by no more than the clocks did what nobody can see. A
+/// measurement took, and until the next one by no more than the clocks moved without a sign. A
 /// suspended machine is in doubt.
 #[tokio::test]
 async fn the_time_is_that_of_the_database_or_in_doubt() {

@@ -17,7 +17,7 @@ pub(super) fn fields() -> impl for<'writer> FormatFields<'writer> + Send + Sync 
 
 fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
     let name = field.name().trim_start_matches("r#");
-    // The place in the source of a library helps nobody who reads our log.
+    // Readers of our log cannot use the place in the source of a library.
     if name.starts_with(LIBRARY_FIELDS) {
         return Ok(());
     }
@@ -57,24 +57,8 @@ fn is_dangerous(character: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-    use std::sync::{Arc, Mutex};
-
     use super::*;
-
-    #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<u8>>>);
-
-    impl io::Write for Lines {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
+    use crate::telemetry::lines::Lines;
 
     /// The log record with these fields.
     fn logged(log: impl FnOnce()) -> String {
@@ -88,8 +72,7 @@ mod tests {
             .with_writer(move || writer.clone())
             .finish();
         tracing::subscriber::with_default(subscriber, log);
-        let bytes = lines.0.lock().unwrap().clone();
-        String::from_utf8(bytes).unwrap()
+        lines.text()
     }
 
     #[test]

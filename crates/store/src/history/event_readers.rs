@@ -44,7 +44,7 @@ impl EventReader {
     /// Whether another process than this one holds the reader now, with a lease of this length.
     ///
     /// No process takes it for longer. A lease that ends much later was written before the clock
-    /// was set back, and its holder may have ended since, so it holds nobody up. A process that
+    /// was set back, and its holder may have ended since, so others may take it. A process that
     /// lives loses the reader by this, and its fence keeps it from moving the position.
     pub fn is_held_by_another(&self, process: &str, now: Timestamp, lease_ms: i64) -> bool {
         let left_ms = self.held_until.millis_since(now);

@@ -9,8 +9,8 @@ use crate::image::step::{BuildReason, Step, WaitReason};
 use crate::image::view::{BuildRequest, ImageView, LiveBuilder};
 use crate::time::Timestamp;
 
-/// After so many deaths of builders in a row, the build itself may be their cause: further ones
-/// delay the next attempt as other failures do.
+/// Deaths of builders in a row that do not delay the next attempt. Further ones do, as other
+/// failures: the build itself may be their cause.
 pub(super) const FREE_DEATHS: u32 = 2;
 
 /// The failures since the last success, request or change.

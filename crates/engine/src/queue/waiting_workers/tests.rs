@@ -259,7 +259,7 @@ fn dismissed_workers_leave_their_list_and_others_stay() {
     assert_eq!(dismissed.collect::<Vec<_>>(), [&names[0], &names[1]]);
     let served = serve_all(&mut workers, RemainingWork::None);
     assert_eq!(served, [[1, 3, 5, 6]]);
-    // The last of a list takes the list along, and nobody is left to serve.
+    // With its last worker the list goes, and no worker is served.
     assert_eq!(workers.dismiss(&[other_name]).len(), 1);
     assert_eq!(workers.n_waiting(&queue()), 3);
     let rest = [1, 3, 5].map(|number| name(number).claimant.worker);

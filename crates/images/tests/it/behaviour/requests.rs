@@ -6,7 +6,7 @@ use backplane::tree::{Op, Tree, TreeError};
 use cloud::image::TrustedKeys;
 use domain::image::BuildNumber;
 use domain::time::Timestamp;
-use images::{ImageTree, Place, RequestedBuild};
+use images::{ImageNode, ImageTree, Place, RequestedBuild};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::on_embedded_first;
@@ -214,15 +214,14 @@ async fn a_request_says_why_no_build_begins(twin: Twin) {
         let now = world.clock.now_ms();
         world.images.why_no_build(&name, &asked, now)
     };
+    let pause = async || {
+        let reason = asker("moving racks");
+        world.images.pause(&name, &reason).await.unwrap();
+        let is_paused = |it: &ImageNode| it.pause.is_some();
+        world.until("debian", "the pause", is_paused).await;
+    };
     assert_eq!(why().await.as_deref(), Some("no builder is live"));
-    world
-        .images
-        .pause(&name, &asker("moving racks"))
-        .await
-        .unwrap();
-    world
-        .until("debian", "the pause", |it| it.pause.is_some())
-        .await;
+    pause().await;
     let paused = "paused by alice: moving racks";
     assert_eq!(why().await.as_deref(), Some(paused));
     // A pause shows at once, whether or not there is something to do.
@@ -234,14 +233,7 @@ async fn a_request_says_why_no_build_begins(twin: Twin) {
     world
         .until("debian", "no request", |it| it.request.is_none())
         .await;
-    world
-        .images
-        .pause(&name, &asker("moving racks"))
-        .await
-        .unwrap();
-    world
-        .until("debian", "the pause", |it| it.pause.is_some())
-        .await;
+    pause().await;
     assert_eq!(shown("state"), "paused");
     assert_eq!(shown("nextBuild")["reason"], paused);
 }

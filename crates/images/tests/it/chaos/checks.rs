@@ -91,7 +91,7 @@ impl ChaosWorld {
         (shot, problems)
     }
 
-    /// Builds that began after a person had cancelled the one before, though nobody asked for them,
+    /// Builds that began after a person had cancelled the one before, without a request, although
     /// the definition is the same, and they are not due.
     fn begun_again(&self, name: &ImageName, image: &ImageShot) -> Vec<String> {
         let pairs = image.builds.iter().zip(image.builds.iter().skip(1));
