@@ -95,13 +95,12 @@ pub fn start_of_report(since: Timestamp, now: Timestamp) -> Timestamp {
     }
 }
 
-/// Whether there is anything that may cost: a pool or an owner of one. Providers are not in the
-/// database.
-pub fn exists(tx: &mut Tx<'_>, scope: &CostScope) -> store::Result<bool> {
+/// Whether there is anything that may cost: a pool, an owner of one, or a provider.
+pub fn exists(engine: &Engine, tx: &mut Tx<'_>, scope: &CostScope) -> store::Result<bool> {
     match scope {
         CostScope::All => Ok(true),
         CostScope::Pool(id) => Ok(store::pools::get(tx, id)?.is_some()),
-        CostScope::Provider(_) => Ok(false),
+        CostScope::Provider(id) => Ok(engine.providers.listed().any(|(known, _)| known == id)),
         CostScope::Owner(owner) => store::pools::has_owner(tx, owner),
     }
 }

@@ -51,7 +51,7 @@ struct Measured {
 
 /// Both clocks of this machine, before a measurement begins.
 #[derive(Clone, Copy)]
-pub struct Begun {
+struct Begun {
     local: Timestamp,
     steady_ms: i64,
 }
@@ -117,7 +117,7 @@ impl DatabaseClock {
         state.last = Some(measured);
         state.note_skew(measured.skew_ms());
         state.is_doubtful = false;
-        drop(state);
+        // Under the lock, as in `look`: otherwise a doubt from meanwhile would be taken back.
         self.doubtful.send_if_modified(std::mem::take);
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::need::UNITS_NEEDED;
+use super::need::{OVER_SHARE, UNITS_NEEDED};
 use super::{Plan, Snapshot, StrategyName};
 use crate::id::{LaunchConfigId, WorkerKey};
 
@@ -13,7 +13,7 @@ const MAX_NAMED: usize = 20;
 /// At most this many launch configs with different units are described.
 const MAX_DESCRIBED: usize = 20;
 /// Beginnings of the reasons that explain how many units a plan launches.
-const ABOUT_UNITS: [&str; 4] = ["capped", "short by ", "a quota ", "the provider"];
+const ABOUT_UNITS: [&str; 3] = ["capped", "short by ", "the provider"];
 
 /// The actions of a strategy in one decision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -249,7 +249,9 @@ fn describe_units(live: &Opinion, shadow: &Opinion, differences: &mut Vec<String
         return;
     }
     let is_about = |reason: &str| {
-        reason.contains(UNITS_NEEDED) || ABOUT_UNITS.iter().any(|begin| reason.starts_with(begin))
+        reason.contains(UNITS_NEEDED)
+            || reason.contains(OVER_SHARE)
+            || ABOUT_UNITS.iter().any(|begin| reason.starts_with(begin))
     };
     differences.push(format!(
         "{} launches {} units, {} {}{}{}",

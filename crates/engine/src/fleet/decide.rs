@@ -75,12 +75,16 @@ pub async fn decide(engine: &Arc<Engine>, facts: Facts) -> store::Result<Option<
         shadow_plans::note_opinion(engine, Input { seed, snapshot }, plan).await;
         return Ok(None);
     }
-    // Concurrent plans of pools that share a limited provider or a budget would conflict.
+    // Concurrent plans of pools that share a limited provider or a budget would conflict, and those
+    // that share a canary would each use all of its room.
     let providers = outside.max_machines.keys();
     let providers = providers.map(|id| format!("provider:{id}"));
     let budgets = snapshot.budgets.iter();
     let budgets = budgets.map(|room| format!("budget:{}", room.budget_id));
-    let shared = providers.chain(budgets).collect();
+    let canaries = snapshot.offers.iter();
+    let rooms = canaries.filter_map(|offer| offer.canary.as_ref()?.room.as_ref());
+    let canaries = rooms.map(|room| format!("canary:{}", room.image));
+    let shared = providers.chain(budgets).chain(canaries).collect();
     let _locks = engine.launch_tracker.lock_decisions(shared).await;
     // The queue may have answered slowly.
     let now = engine.clock.now();

@@ -286,6 +286,9 @@ fn read_canary_starts(tx: &mut Tx<'_>, facts: &mut [Facts], now: Timestamp) -> s
             shares.remove(&rollout.image);
         }
     }
+    if shares.is_empty() {
+        return Ok(());
+    }
     let since = OpenSince {
         created: now.plus_millis(-START_UP_MS),
         registered: now.plus_millis(-FIRST_CLAIM_MS),

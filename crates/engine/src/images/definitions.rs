@@ -279,7 +279,7 @@ pub fn check_uploads(engine: &Engine, document: &Value) -> Problems {
         if let Some(format) = format.filter(|format| known.iter().all(|it| it != format)) {
             let whose = match own {
                 Some(_) => "",
-                None => ", which is the first format of the image",
+                None => ", which it gets because it names no `format`",
             };
             let known = known.join(", ");
             let text = format!("provider {id} takes {known}, and not {format}{whose}");

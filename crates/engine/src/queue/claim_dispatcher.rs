@@ -33,7 +33,8 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 const SWEEP_JITTER_MS: u64 = 500;
 /// Workers that were asked to stop this long ago have had an answer since.
 const NEWS_MS: i64 = MINUTE_MS;
-/// A sweep dismisses at most this many workers; the next one takes the others.
+/// A sweep dismisses at most this many workers, those that were asked last. The others are answered
+/// after the longest wait.
 const DISMISSED_AT_ONCE: u32 = 100;
 /// The end of the name of the exchange for pending tasks.
 const TASK_PENDING: &str = "/task-pending";

@@ -306,7 +306,7 @@ on_sqlite_first!(all_errors_of_a_definition_are_refused_together, |world| {
             "/uploads/1/providerId: there is no provider moon; the configured ones are: ",
             "/uploads/3/providerId: provider static takes no images",
             "and not iso",
-            "and not ova, which is the first format of the image",
+            "and not ova, which it gets because it names no `format`",
         ] {
             assert!(told.contains(part), "{part}: {told}");
         }

@@ -68,9 +68,9 @@ pub(crate) async fn run_attempts<F>(
 where
     F: Future<Output = Result<Answer>>,
 {
-    let mut retrying = None;
-    let mut end = None;
-    for number in 1..=MAX_ATTEMPTS {
+    let (mut retrying, mut end, mut attempts) = (None, None, 0);
+    loop {
+        attempts += 1;
         let (answer, again) = run_attempt(attempt, &run).await?;
         if let Some(answer) = answer {
             return Ok(answer);
@@ -81,16 +81,13 @@ where
             let turn = timeout_at(end, locks.of(name).lock_owned());
             retrying = turn.await.ok();
         }
-        if retrying.is_none() || Instant::now() >= end {
-            let attempts = number;
+        if retrying.is_none() || attempts >= MAX_ATTEMPTS || Instant::now() >= end {
             return Err(StoreError::TooManyConflicts { name, attempts });
         }
         metrics::counter!("fleetwright_store_retries_total", "name" => name).increment(1);
-        let wait = backoff::wait_before(number + 1, std::process::id());
+        let wait = backoff::wait_before(attempts + 1, std::process::id());
         let _ = timeout(wait, std::future::pending::<()>()).await;
     }
-    let attempts = MAX_ATTEMPTS;
-    Err(StoreError::TooManyConflicts { name, attempts })
 }
 
 async fn run_attempt<F>(

@@ -63,12 +63,12 @@ pub fn get(tx: &mut Tx<'_>, id: &PoolId) -> Result<Option<Pool>> {
     tx.row(&GET, id)
 }
 
-/// Inserts a pool, unless another transaction did so since it was looked for.
 /// Whether anybody of this name owns a pool.
 pub fn has_owner(tx: &mut Tx<'_>, owner: &str) -> Result<bool> {
     tx.exists(&OF_OWNER, owner)
 }
 
+/// Inserts a pool, unless another transaction did so since it was looked for.
 pub fn insert(tx: &mut Tx<'_>, pool: &Pool) -> Result<()> {
     tx.touch(pool.id.as_str());
     tx.insert_new(&INSERT, pool)

@@ -135,7 +135,9 @@ pub fn delete_expired(tx: &mut Tx<'_>, expired: Expired, limit: u32) -> Result<(
     let first = oldest.iter().take_while(|it| is_old(it) || is_ahead(it));
     let first: Vec<_> = first.collect();
     let mut last = first.iter().rev().find(|it| is_old(it)).copied();
+    // If the first ones end before the batch does, the next one was read, and is not old.
     if last.is_none()
+        && first.len() == oldest.len()
         && let [.., end] = first[..]
     {
         let next: Option<(i64, Timestamp)> = tx.row(&NOT_AHEAD, (expired.after, expired.ahead))?;

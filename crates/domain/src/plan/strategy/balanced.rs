@@ -16,7 +16,7 @@ use self::foresight::Foresight;
 use self::outlook::Outlook;
 use super::super::advice::View;
 use super::super::health::Condition;
-use super::super::need::{Load, exact};
+use super::super::need::{Load, OVER_SHARE, exact};
 use super::super::notes::Notes;
 use super::super::spot_bids::NoBid;
 use super::super::{Candidate, NO_MAX_PRICE, Offer, Settings, Snapshot};
@@ -131,14 +131,14 @@ impl Strategy for Balanced {
 
     fn left_to_others(&self, snapshot: &Snapshot) -> BTreeMap<OfferingId, String> {
         let load = Load::of(snapshot);
-        let left = ContestedQuota::all(snapshot).into_iter().filter_map(|quota| {
-            let contest = quota.contest(snapshot, &load, 0.0, &Given::default())?;
-            let surplus = contest.surplus()?;
-            let why = format!(
-                "its quota is used up, and the pool has {surplus:.0} more than its fair share of it"
-            );
-            Some((quota.offering.clone(), why))
-        });
+        let left = ContestedQuota::all(snapshot)
+            .into_iter()
+            .filter_map(|quota| {
+                let contest = quota.contest(snapshot, &load, 0.0, &Given::default())?;
+                let surplus = contest.surplus()?;
+                let why = format!("{OVER_SHARE}{surplus:.0} more than its fair share of it");
+                Some((quota.offering.clone(), why))
+            });
         left.collect()
     }
 

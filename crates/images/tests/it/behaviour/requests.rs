@@ -35,7 +35,7 @@ async fn a_request_that_replaces_an_answered_one_is_not_cleared_in_its_place(twi
     let record = record.to_string();
     let answered = world.tree().set(&build, record.as_bytes(), None).await;
     answered.unwrap();
-    let is_answered = |it: &images::ImageNode| {
+    let is_answered = |it: &ImageNode| {
         let record = it.builds[&BuildNumber(1)].record.as_ref();
         record.is_some_and(|record| record.request == Some(at))
     };
@@ -81,8 +81,7 @@ async fn the_first_build_of_a_definition_meets_the_requests_before_its_end(twin:
         debian(&script)
     };
     let until_running = async |number: u64| {
-        let is_running =
-            move |it: &images::ImageNode| it.running().is_some_and(|(it, _)| it.0 == number);
+        let is_running = move |it: &ImageNode| it.running().is_some_and(|(it, _)| it.0 == number);
         world.until("debian", "a build", is_running).await;
     };
     let requested = async |reason: &str| {
@@ -151,7 +150,7 @@ async fn a_request_that_comes_while_the_first_build_begins_makes_no_second_one(t
     );
     let follower = Arc::clone(&images);
     let _follow = AbortOnDropHandle::new(tokio::spawn(async move { follower.follow().await }));
-    let is_defined = |it: Option<&images::ImageNode>| it.is_some_and(|it| it.definition.is_some());
+    let is_defined = |it: Option<&ImageNode>| it.is_some_and(|it| it.definition.is_some());
     assert!(
         images
             .wait_for(&image("debian"), WAIT_LIMIT, is_defined)
@@ -161,7 +160,7 @@ async fn a_request_that_comes_while_the_first_build_begins_makes_no_second_one(t
     let builder = Arc::clone(&started);
     tree.interrupt(async move {
         let started = builders.builder("one").await;
-        let is_running = |it: &images::ImageNode| it.running().is_some();
+        let is_running = |it: &ImageNode| it.running().is_some();
         builders
             .until("debian", "the first build", is_running)
             .await;
@@ -246,7 +245,7 @@ async fn requested(twin: Twin) -> (World, Timestamp) {
     world.until_uploaded("debian", 1, &["fake"]).await;
     builder.stop().await;
     world.request("debian", "first").await;
-    let is_asked = |it: &images::ImageNode| it.request.is_some();
+    let is_asked = |it: &ImageNode| it.request.is_some();
     world.until("debian", "the request", is_asked).await;
     let at = world.look("debian", |it| it.request.as_ref().map(|it| it.at));
     (world, at.unwrap())

@@ -1,5 +1,7 @@
 //! Reports about costs: by pool, launch config, provider, owner, day or use.
 
+use std::sync::Arc;
+
 use domain::cost::{Amount, CostGrouping, CostKind, CostLine, CostReport, CostScope, Currency};
 use domain::time::{DAY_MS, Timestamp};
 use engine::costs;
@@ -46,21 +48,13 @@ async fn report(call: &Call, scope: CostScope) -> Result<Reply, ApiError> {
         )));
     }
     let top = call.query("top").and_then(|top| top.parse().ok());
-    let asked = scope.clone();
+    let (asked, engine) = (scope.clone(), Arc::clone(&call.app.engine));
     let read = call.scan("cost_report", move |tx| {
         let report = costs::report(tx, by, &asked, since, now)?;
-        let is_known = report.total.uses.total().ms > 0 || costs::exists(tx, &asked)?;
+        let is_known = report.total.uses.total().ms > 0 || costs::exists(&engine, tx, &asked)?;
         Ok::<_, StoreError>((report, is_known))
     });
-    let (report, mut is_known) = read.await?;
-    if let CostScope::Provider(id) = &scope {
-        is_known |= call
-            .app
-            .engine
-            .providers
-            .listed()
-            .any(|(known, _)| known == id);
-    }
+    let (report, is_known) = read.await?;
     // A misspelt name would look like no cost.
     if !is_known {
         let since = report.since;
