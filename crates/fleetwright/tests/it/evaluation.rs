@@ -10,15 +10,18 @@ use crate::world::{Done, Home};
 
 const EVALUATE: [&str; 2] = ["rules", "evaluate"];
 
-/// The part of docs/rules.md between two texts, after this heading.
-fn documented(start: &str, end: &str) -> String {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/rules.md");
-    let page = std::fs::read_to_string(page).unwrap();
-    let (_, section) = page
-        .split_once("## Evaluation from other programs")
-        .unwrap();
+/// The part of a document between two texts, after this heading.
+fn part(document: &str, heading: &str, start: &str, end: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let document = std::fs::read_to_string(path.join(document)).unwrap();
+    let (_, section) = document.split_once(heading).unwrap();
     let (_, rest) = section.split_once(start).unwrap();
     rest.split_once(end).unwrap().0.to_owned()
+}
+
+fn documented(start: &str, end: &str) -> String {
+    let heading = "## Evaluation from other programs";
+    part("docs/rules.md", heading, start, end)
 }
 
 #[test]
@@ -27,6 +30,18 @@ fn the_documented_requests_have_the_documented_answers() {
     let done = Done::of_input(Home::new().command(&EVALUATE), &requests);
     assert_eq!((done.code, done.err.as_str()), (0, ""));
     assert_eq!(done.out, documented("```json\n", "```"));
+}
+
+#[test]
+fn the_library_shows_the_answers_of_the_program() {
+    let shown = |start, end| {
+        let readme = "crates/rules/README.md";
+        part(readme, "## From other languages", start, end)
+    };
+    let requests = shown("<<'END'\n", "END\n");
+    let done = Done::of_input(Home::new().command(&EVALUATE), &requests);
+    assert_eq!(done.code, 1);
+    assert_eq!(done.out, shown("\nEND\n", "```"));
 }
 
 #[test]

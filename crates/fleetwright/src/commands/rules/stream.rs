@@ -343,7 +343,7 @@ nonsense
             (
                 r#"{"rules": {}}"#,
                 "/rules",
-                "expected a list, found a mapping",
+                "rules are a list, found a mapping",
             ),
         ] {
             let expected = (path.to_owned(), message.to_owned());
