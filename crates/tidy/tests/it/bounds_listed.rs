@@ -14,7 +14,7 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
             "permissions::private_folder::PASSAGE",
             "permissions::private_folder::PRIVATE",
             "permissions::private_folder::WITH_GROUP",
-            "server::tls::HANDSHAKE_RECORD",
+            "tls::HANDSHAKE_RECORD",
             "testing::chance::STEP",
             "cloud::image::build_log::DIGITS",
             "cloud::image::supervisor::NOT_STARTED",
