@@ -213,7 +213,7 @@ mod tests {
             "mac-7.a.dc1.example.com",
             "mac-7dc1.example.com",
             "mac-7.dc1-example.com",
-            "mac-.dc1.example.co",
+            "mac.dc1.example.com",
             "xmac-7.dc1.example.com",
         ] {
             assert_eq!(of(other), None, "{other}");

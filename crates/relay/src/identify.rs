@@ -141,8 +141,8 @@ mod tests {
     #[test]
     fn a_refusal_quotes_a_bounded_number_of_names() {
         for n in sizes_around("relay::identify::QUOTED", QUOTED) {
-            let text = quoted((0..n).map(|it| format!("n{it}")));
-            assert_eq!(text.matches('n').count(), n.min(QUOTED), "{text}");
+            let text = quoted((0..n).map(|it| format!("x{it}")));
+            assert_eq!(text.matches('x').count(), n.min(QUOTED), "{text}");
             assert_eq!(text.contains("more"), n > QUOTED);
         }
     }
