@@ -34,6 +34,8 @@ const SHORTEST_CACHE: Duration = Duration::from_secs(1);
 const CREDENTIALS_CACHE: Duration = Duration::from_secs(30);
 /// A refusal of the worker manager, or its absence, is kept for this time.
 const NOT_GIVEN_CACHE: Duration = Duration::from_secs(1);
+/// Maximum wait of a request behind others.
+const TURN_LIMIT: Duration = Duration::from_secs(10);
 /// Look-ups of one host: two, each with aliases, at resolvers that are asked at once.
 const QUESTIONS_OF_HOST: u32 = 4;
 /// Headers of proxies. A host that asks through a proxy is not the peer of the connection.
@@ -107,6 +109,13 @@ enum NotServed {
     NotGiven(NotGiven),
 }
 
+/// A host that gets credentials.
+struct Served {
+    host: HostName,
+    worker: WorkerKey,
+    given: Arc<HostCredentials>,
+}
+
 /// What is known of a host, for announcements.
 #[derive(Default)]
 struct Known {
@@ -158,22 +167,21 @@ impl Relay {
         }
         let mut known = Known::default();
         match self.serve(peer, &request.headers, &mut known).await {
-            Ok(credentials) => {
-                let body = self.body(form, &known, &credentials);
+            Ok(served) => {
                 self.note(peer.address, known, Outcome::Served, None);
-                body.map_or_else(Response::default, |body| reply(StatusCode::OK, &body))
+                reply(StatusCode::OK, &self.body(form, &served))
             }
             Err(reason) => self.refuse(peer.address, known, &reason),
         }
     }
 
-    /// The credentials of the host at the other end.
+    /// The host at the other end with its credentials. `known` is what was found out until then.
     async fn serve(
         &self,
         peer: &Peer,
         headers: &HeaderMap,
         known: &mut Known,
-    ) -> Result<Arc<HostCredentials>, NotServed> {
+    ) -> Result<Served, NotServed> {
         if let Some(header) = PROXY_HEADERS
             .into_iter()
             .find(|name| headers.contains_key(*name))
@@ -195,7 +203,12 @@ impl Relay {
         let worker = known.worker.insert(worker).clone();
         let asking = self.ask_for_credentials(&worker, (address, &host), rule.declare);
         let given = self.credentials.get(&worker, asking).await;
-        given.map_err(NotServed::NotGiven)
+        let given = given.map_err(NotServed::NotGiven)?;
+        Ok(Served {
+            host,
+            worker,
+            given,
+        })
     }
 
     async fn find_name(&self, address: IpAddr) -> (Result<HostName, Unidentified>, Duration) {
@@ -222,7 +235,10 @@ impl Relay {
         host: (IpAddr, &HostName),
         declare: Option<u32>,
     ) -> (Result<Arc<HostCredentials>, NotGiven>, Duration) {
-        let _turn = self.lookups.acquire().await;
+        let Ok(_turn) = tokio::time::timeout(TURN_LIMIT, self.lookups.acquire()).await else {
+            let text = format!("the request had no turn within {TURN_LIMIT:?}");
+            return (Err(NotGiven::Away(text)), NOT_GIVEN_CACHE);
+        };
         match self.worker_manager.credentials(worker, host, declare).await {
             Ok(given) => {
                 let left_ms = given.expires.millis_since(self.machine.now());
@@ -233,19 +249,18 @@ impl Relay {
         }
     }
 
-    /// The reply to a host; `None` does not happen, since a served host is known.
-    fn body(&self, form: Form, known: &Known, given: &HostCredentials) -> Option<Value> {
-        let (host, worker) = (known.host.as_ref()?, known.worker.as_ref()?);
+    fn body(&self, form: Form, served: &Served) -> Value {
+        let (worker, given) = (&served.worker, &served.given);
         let (provisioner, worker_type) = worker.pool_id.parts();
         let credentials = &given.credentials;
-        Some(match form {
+        match form {
             Form::Registration => json!({
                 "rootUrl": self.worker_manager.root_url(),
                 "providerId": given.provider_id,
                 "workerPoolId": worker.pool_id.as_str(),
                 "workerGroup": worker.group.as_str(),
                 "workerId": worker.id.as_str(),
-                "hostName": host.as_str(),
+                "hostName": served.host.as_str(),
                 "registration": {
                     "expires": given.expires.to_string(),
                     "credentials": {
@@ -269,7 +284,7 @@ impl Relay {
                 "workerGroup": worker.group.as_str(),
                 "workerId": worker.id.as_str(),
             }),
-        })
+        }
     }
 
     /// All refusals look the same to the host. The reason is in the log.

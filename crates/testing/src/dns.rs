@@ -49,7 +49,7 @@ pub fn update(server: SocketAddr, changes: &[impl AsRef<str>]) {
 
 /// The record with the name of an address, for `update`.
 pub fn pointer(address: &str, name: &str) -> String {
-    format!("add {} 60 PTR {name}.", reverse(address))
+    format!("add {} 300 PTR {name}.", reverse(address))
 }
 
 /// The name under which the name of an address is found.

@@ -153,3 +153,33 @@ fn identity(reply: Reply) -> Result<Identity, RelayError> {
     identity.location = json!({"cloud": "datacentre"});
     Ok(identity)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reply_of_a_relay_is_an_identity_with_its_registration() {
+        let reply = json!({"rootUrl": "http://127.0.0.1:1", "providerId": "static",
+            "workerPoolId": "demo/boxes", "workerGroup": "dc1", "workerId": "box-7",
+            "hostName": "box-7.dc1.example.com", "registration": {
+                "credentials": {"clientId": "w", "accessToken": "hush"},
+                "expires": "2026-11-30T00:00:00.000Z", "secret": "hush", "workerConfig": {}}});
+        let identity = identity(serde_json::from_value(reply).unwrap()).unwrap();
+        assert_eq!(identity.to_string(), "dc1/box-7 of pool demo/boxes");
+        assert_eq!(identity.kind, crate::Kind::Static);
+        assert!(!format!("{identity:?}").contains("hush"));
+    }
+
+    #[test]
+    fn an_invalid_url_or_certificate_is_named() {
+        let problem = |url: &str, file: Option<&str>| {
+            let made = Relay::at(url, file.map(Path::new));
+            made.err().unwrap().to_string()
+        };
+        assert!(problem("relay:1", None).contains("relay:1"));
+        assert!(problem("http://relay/x", None).contains("is not the URL of a relay"));
+        let missing = problem("http://relay:1", Some("/nosuch/host.pem"));
+        assert!(missing.contains("/nosuch/host.pem"), "{missing}");
+    }
+}

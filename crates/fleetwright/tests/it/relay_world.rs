@@ -19,7 +19,8 @@ pub(crate) const POOL: &str = "demo/boxes";
 pub(crate) struct Site {
     pub(crate) server: Server,
     pub(crate) dns: [SocketAddr; 2],
-    listen: String,
+    /// The address of the server.
+    pub(crate) listen: String,
 }
 
 /// A running relay.
@@ -109,18 +110,6 @@ impl Site {
             .spawn()
             .unwrap();
         HostWorker { process, log }
-    }
-
-    /// Stops the server; its data and its address stay.
-    pub(crate) fn stop_server(&mut self) {
-        let stopped = std::mem::replace(&mut self.server, Server::start());
-        let (_, home) = stopped.terminate();
-        let _other = std::mem::replace(&mut self.server.home, home);
-    }
-
-    pub(crate) fn start_server(&mut self) {
-        let home = std::mem::replace(&mut self.server.home, Home::new());
-        self.server = Server::start_in(home, &["--listen", &self.listen]);
     }
 
     /// Runs a script with the program and the owner's credentials, in the home.

@@ -7,6 +7,7 @@ use testing::dns::{self, Interposer};
 
 use crate::queue_calls::wait_for;
 use crate::relay_world::{POOL, Relay, Reply, Site};
+use crate::world::Server;
 
 const TEXT: &str = "The relay gives this address no credentials; its log says why";
 
@@ -15,9 +16,9 @@ fn name(host: &str) -> String {
 }
 
 /// A host with matching records.
-fn host(site: &Site, address: &str, host: &str) {
-    let record = format!("add {} 60 A {address}", name(host));
-    dns::update(site.dns[0], &[dns::pointer(address, &name(host)), record]);
+fn host(server: SocketAddr, address: &str, host: &str) {
+    let record = format!("add {} 300 A {address}", name(host));
+    dns::update(server, &[dns::pointer(address, &name(host)), record]);
 }
 
 fn assert_refused(reply: &Reply) {
@@ -30,8 +31,8 @@ fn a_host_gets_the_credentials_of_its_worker_and_others_get_one_refusal() {
     let Some(site) = Site::start() else {
         return;
     };
-    host(&site, "127.9.0.7", "box-7.aa");
-    host(&site, "127.9.0.8", "other-8.aa");
+    host(site.dns[0], "127.9.0.7", "box-7.aa");
+    host(site.dns[0], "127.9.0.8", "other-8.aa");
     dns::update(
         site.dns[0],
         &[
@@ -104,7 +105,7 @@ fn an_ipv4_host_is_the_same_at_a_listener_of_both_kinds() {
     let Some(site) = Site::start() else {
         return;
     };
-    host(&site, "127.9.1.7", "box-7.bb");
+    host(site.dns[0], "127.9.1.7", "box-7.bb");
     let relay = site.relay_at("[::]:0", "");
     let reply = relay.ask("127.9.1.7", "/v1/registration");
     assert_eq!(reply.body["workerId"], "box-7", "{}", reply.body);
@@ -119,7 +120,7 @@ fn a_thousand_requests_are_answered_from_what_is_known() {
     };
     for number in 1..=HOSTS {
         host(
-            &site,
+            site.dns[0],
             &format!("127.9.2.{number}"),
             &format!("box-{number}.cc"),
         );
@@ -158,7 +159,7 @@ fn one_address_has_a_limit_of_requests() {
     let Some(site) = Site::start() else {
         return;
     };
-    host(&site, "127.9.3.7", "box-7.dd");
+    host(site.dns[0], "127.9.3.7", "box-7.dd");
     let relay = site.relay("[limits]\nrequests_per_second = 1\n");
     // Of many requests at once, two are in the same second.
     let late = wait_for("a request is too much", || {
@@ -170,14 +171,15 @@ fn one_address_has_a_limit_of_requests() {
 
 #[test]
 fn a_relay_says_that_the_worker_manager_is_away_and_goes_on_when_it_is_back() {
-    let Some(mut site) = Site::start() else {
+    let Some(site) = Site::start() else {
         return;
     };
-    host(&site, "127.9.4.7", "box-7.ee");
+    let (dns, listen) = (site.dns[0], site.listen.clone());
+    host(dns, "127.9.4.7", "box-7.ee");
+    host(dns, "127.9.4.8", "box-8.ee");
     let relay = site.relay("");
     assert_eq!(relay.ask("127.9.4.7", "/v1/registration").status, 200);
-    host(&site, "127.9.4.8", "box-8.ee");
-    site.stop_server();
+    let (_, home) = site.server.terminate();
     let away = relay.ask("127.9.4.8", "/v1/registration");
     assert_eq!(away.status, 503, "{}", away.body);
     assert!(away.head.contains("retry-after: 1"), "{}", away.head);
@@ -186,7 +188,7 @@ fn a_relay_says_that_the_worker_manager_is_away_and_goes_on_when_it_is_back() {
         "the relay is not announced: ",
         "the worker manager is away: ",
     );
-    site.start_server();
+    let _server = Server::start_in(home, &["--listen", &listen]);
     wait_for("the host is served", || {
         (relay.ask("127.9.4.8", "/v1/registration").status == 200).then_some(())
     });
@@ -198,7 +200,7 @@ fn relays_are_listed_with_their_hosts_until_they_are_silent() {
     let Some(site) = Site::start() else {
         return;
     };
-    host(&site, "127.9.5.7", "box-7.ff");
+    host(site.dns[0], "127.9.5.7", "box-7.ff");
     let relay = site.relay("");
     relay.ask("127.9.5.7", "/v1/registration");
     relay.ask("127.9.5.1", "/v1/registration");
@@ -237,7 +239,7 @@ fn a_worker_gets_its_registration_from_the_relay_and_works_until_its_host_is_ren
     // The kernel gives connections of this machine this address.
     let (address, right) = ("127.0.0.1", "box-1.hh");
     let short = |name: &str| format!("add {name} 1 A {address}");
-    let pointer = dns::pointer(address, &name(right)).replace(" 60 ", " 1 ");
+    let pointer = dns::pointer(address, &name(right)).replace(" 300 ", " 1 ");
     dns::update(site.dns[0], &[pointer, short(&name(right))]);
     let relay = site.relay("");
     let work = site.server.home.path("work").display().to_string();
