@@ -94,6 +94,16 @@ const BLOCKS: &[(&str, &str, Way)] = &[
         "fleetwright override set",
         Way::Run(overrides),
     ),
+    (
+        "docs/datacentre.md",
+        "fleetwright pool create",
+        Way::Skip("is run by the tests of relays"),
+    ),
+    (
+        "docs/datacentre.md",
+        "umask 077",
+        Way::Skip("is run by the tests of relays"),
+    ),
     ("docs/fleet.md", "fleetwright budget set", Way::Run(budgets)),
     (
         "docs/operations.md",

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::repository::{our_packages, read, repository, rust_files};
 
 /// The crates that each crate may use: those of the layers below it, never its neighbours.
-const MAY_USE: [(&str, &[&str]); 22] = [
+const MAY_USE: [(&str, &[&str]); 24] = [
     ("tidy", &[]),
     ("testing", &[]),
     ("access", &[]),
@@ -18,6 +18,7 @@ const MAY_USE: [(&str, &[&str]); 22] = [
     ("permissions", &[]),
     ("processes", &[]),
     ("documentation", &[]),
+    ("tls", &["api_client"]),
     ("domain", &["access", "contract", "rules"]),
     ("rule_import", &["rules", "files", "domain"]),
     ("simulate", &["domain"]),
@@ -50,6 +51,7 @@ const MAY_USE: [(&str, &[&str]); 22] = [
             "domain",
         ],
     ),
+    ("relay", &["access", "api_client", "domain", "tls"]),
     (
         "images",
         &[
@@ -92,6 +94,7 @@ const MAY_USE: [(&str, &[&str]); 22] = [
             "backplane",
             "images",
             "engine",
+            "tls",
         ],
     ),
     (
@@ -112,6 +115,7 @@ const MAY_USE: [(&str, &[&str]); 22] = [
             "backplane",
             "images",
             "worker",
+            "relay",
             "engine",
             "server",
         ],
