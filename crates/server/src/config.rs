@@ -324,7 +324,7 @@ impl Config {
             }
             Some((scheme, host)) if is_known(scheme) => host
                 .contains(['/', '?', '#'])
-                .then_some("must be without a path: the API is at /api/ of its host"),
+                .then_some("must be without a path"),
             Some(_) | None => Some("must begin with http:// or https://"),
         }
     }

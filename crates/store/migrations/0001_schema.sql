@@ -557,6 +557,8 @@ CREATE TABLE pool_memories (
     learned TEXT NOT NULL,
     sampled BIGINT NOT NULL,
     level BIGINT NOT NULL,
+    -- The level, up to the maximum of the pool: what it takes part with where quotas are used up.
+    wanted BIGINT NOT NULL,
     held BIGINT NOT NULL,
     unexplained BIGINT NOT NULL,
     -- The pool's offerings whose quota is used up; null: none.

@@ -237,7 +237,7 @@ impl SampledPool {
             .filter_map(|id| Some((id.clone(), *memories.get(id)?)))
             .collect();
         let capacity = facts.capacity();
-        let sample = PoolSample {
+        let mut sample = PoolSample {
             level: demand.pending.saturating_add(demand.claimed),
             held: capacity.running.saturating_add(capacity.coming()),
             // Other pools make no room for a shadow.
@@ -255,6 +255,7 @@ impl SampledPool {
         let Ok(snapshot) = facts.snapshot(&bids.usable, &Rooms::new(), Vec::new()) else {
             return Ok(None);
         };
+        sample.wanted = sample.level.min(snapshot.settings.max_capacity);
         let mut offerings = offerings;
         if !decides_by_memory {
             for offerings in offerings.values_mut() {
@@ -277,9 +278,12 @@ fn used_up_quotas(
     offerings: &OfferingsByConfig,
     memories: &BTreeMap<OfferingId, OfferingMemory>,
 ) -> store::Result<BTreeMap<OfferingId, u64>> {
+    let full = market_facts::used_up_quotas(memories);
+    if full.is_empty() {
+        return Ok(BTreeMap::new());
+    }
     let held = market_facts::held_units(tx, facts, offerings)?;
-    let full = market_facts::used_up_quotas(memories).into_iter();
-    let used = full.map(|id| {
+    let used = full.into_iter().map(|id| {
         let units = held.get(&id).copied().unwrap_or(0);
         (id, units)
     });
