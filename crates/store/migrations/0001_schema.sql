@@ -116,6 +116,8 @@ CREATE TABLE workers (
     advice_reason TEXT,
     -- As agreed at the launch, per hour; null: not known.
     price BIGINT,
+    -- That of its launch; null: the strategy of the pool did not learn.
+    offering {key},
     PRIMARY KEY (worker_pool_id, worker_group, worker_id)
 );
 
