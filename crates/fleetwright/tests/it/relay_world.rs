@@ -62,7 +62,7 @@ impl Site {
             format!("worker-manager:relay-credentials:{POOL}/*"),
             format!("worker-manager:create-worker:{POOL}/*"),
         ];
-        let mut arguments = vec!["client", "create", "relay/dc1"];
+        let mut arguments = vec!["client", "create", "relay/test"];
         for scope in &scopes {
             arguments.extend(["--scope", scope]);
         }
@@ -86,7 +86,7 @@ impl Site {
         let resolvers: Vec<String> = dns.iter().map(SocketAddr::to_string).collect();
         let text = format!(
             "relay_id = \"dc1\"\nroot_url = \"{}\"\nlisten = \"{listen}\"\n\
-             client_id = \"relay/dc1\"\naccess_token_file = \"relay-token\"\n\
+             client_id = \"relay/test\"\naccess_token_file = \"relay-token\"\n\
              announce_seconds = 1\n{more}\n\
              [dns]\nresolvers = {resolvers:?}\ntimeout_ms = 10000\nrefused_cache_seconds = 1\n\
              [[hosts]]\nname = \"box-<n>.<group>.fleet.test\"\nworker_pool_id = \"{POOL}\"\n\
