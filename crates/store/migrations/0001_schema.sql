@@ -926,6 +926,17 @@ CREATE TABLE budget_steps (
 
 CREATE INDEX budget_steps_oldest ON budget_steps (created);
 
+-- Relays of datacentres, with their last announcements.
+CREATE TABLE relays (
+    relay_id {key} NOT NULL PRIMARY KEY,
+    first_seen BIGINT NOT NULL,
+    last_seen BIGINT NOT NULL,
+    interval_seconds BIGINT NOT NULL,
+    announcement TEXT NOT NULL
+);
+
+CREATE INDEX relays_silent ON relays (last_seen);
+
 -- Images. Builds and uploads are in the tree.
 
 CREATE TABLE images (

@@ -147,7 +147,6 @@ pub(super) fn note(snapshot: &Snapshot, load: &Load, change: f64, notes: &mut No
     notes.add(line);
 }
 
-/// Capacity as a float: exact up to 2^53, which no pool reaches.
 /// The units of machines that are needed.
 pub(super) fn whole(wanted: f64) -> u64 {
     // Far more than any pool has, and exact.
@@ -161,6 +160,7 @@ pub(super) fn whole(wanted: f64) -> u64 {
     units
 }
 
+/// Capacity as a float: exact up to 2^53, which no pool reaches.
 pub(super) fn exact(units: u64) -> f64 {
     units as f64
 }
