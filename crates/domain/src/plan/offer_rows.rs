@@ -108,7 +108,7 @@ impl Snapshot {
         if f64::from(each) > needed {
             let needed = units(needed);
             return Some(format!(
-                "a machine has {each} units, and {needed} are missing"
+                "a machine has {each} units, and the need is {needed}"
             ));
         }
         let latest = used.iter().map(|other| other.ready_ms()).max().flatten();

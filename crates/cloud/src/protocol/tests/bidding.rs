@@ -1,6 +1,7 @@
 //! Good and bad bidders: each answer concerns the launch configs that it is about, and no other.
 
 use ::testing::sizes_around;
+use domain::plan::Bid;
 
 use super::*;
 
