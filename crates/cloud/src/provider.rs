@@ -394,6 +394,8 @@ pub trait WorkerDeclarer: Send + Sync {
 pub struct IdentityClaim<'a> {
     pub pool: &'a Pool,
     pub worker: &'a Worker,
+    /// The launch config of a declared worker.
+    pub launch_config: Option<&'a LaunchConfig>,
     pub proof: &'a Proof,
     pub now: Timestamp,
 }

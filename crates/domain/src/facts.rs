@@ -356,7 +356,10 @@ impl Facts {
             }
             offer
         };
-        let mut offers: Vec<Offer> = self.launch_configs.iter().zip(bids).map(offer).collect();
+        // Nothing is launched from the others.
+        let launching = self.launch_configs.iter().zip(bids);
+        let launching = launching.filter(|(config, _)| !config.is_for_hosts());
+        let mut offers: Vec<Offer> = launching.map(offer).collect();
         add_canaries(&mut offers);
         offers
     }

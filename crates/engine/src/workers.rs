@@ -3,6 +3,7 @@
 mod declared_workers;
 mod error;
 mod error_reports;
+mod host_launch_config;
 mod launch_config;
 mod pending_launch;
 mod registration;

@@ -73,6 +73,8 @@ CREATE TABLE launch_configs (
     configuration TEXT NOT NULL,
     -- The image for whose canary it starts machines; null: for none.
     canary_of {key},
+    -- 1: declared hosts get its content, and nothing is launched from it.
+    hosts BIGINT NOT NULL DEFAULT 0,
     created BIGINT NOT NULL,
     last_modified BIGINT NOT NULL,
     version BIGINT NOT NULL,
@@ -116,6 +118,8 @@ CREATE TABLE workers (
     advice_reason TEXT,
     -- As agreed at the launch, per hour; null: not known.
     price BIGINT,
+    -- 1: people declared it.
+    declared BIGINT NOT NULL DEFAULT 0,
     PRIMARY KEY (worker_pool_id, worker_group, worker_id)
 );
 
@@ -127,7 +131,8 @@ CREATE INDEX workers_counted ON workers (worker_pool_id, state, launch_config_id
 CREATE INDEX workers_expiring ON workers (expires);
 -- Workers that people declared live until they are removed.
 CREATE INDEX workers_declared ON workers (expires)
-    WHERE state = 'running' AND launch_config_id IS NULL;
+    WHERE state = 'running' AND declared = 1;
+CREATE INDEX workers_declared_of_pool ON workers (worker_pool_id) WHERE declared = 1;
 -- Those that were asked to stop, and may wait for tasks.
 CREATE INDEX workers_draining ON workers (worker_pool_id, advised)
     WHERE draining = 1 AND state = 'running';

@@ -1,6 +1,7 @@
 //! Pools, launch configs, launches and workers: what the planner sees and writes.
 
 pub mod budgets;
+pub mod host_numbers;
 pub mod launch_configs;
 pub mod launch_failures;
 pub mod launch_health;

@@ -22,7 +22,7 @@ static ALL: &[&[&Statement]] = lists! {
     configuration: canary_trials configuration_versions configurations documentation
         image_rollouts image_users image_versions images worker_types;
     cost: cost_accounts cost_reports meters;
-    fleet: budgets launch_configs launch_failures launch_health launches listed_workers
+    fleet: budgets host_numbers launch_configs launch_failures launch_health launches listed_workers
         machine_moments
         offering_memories offering_news overrides plans pool_memories pool_news pool_waits
         pools running_workers shadow_plans started_workers

@@ -503,6 +503,7 @@ async fn verify(
     let claim = IdentityClaim {
         pool,
         worker,
+        launch_config: None,
         proof,
         now: fixture.now(),
     };

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use cloud::{DeclarationError, Provider};
 use domain::audit::AuditEntry;
 use domain::event::WorkerChange;
-use domain::id::{ProviderId, WorkerKey};
+use domain::id::{LaunchConfigId, ProviderId, WorkerKey};
+use domain::launch_config::LaunchConfig;
 use domain::pool::Pool;
 use domain::time::Timestamp;
 use domain::worker::{NewWorker, Terms, Worker, WorkerState};
@@ -13,6 +14,7 @@ use domain::worker_credentials;
 use serde_json::Value;
 use store::Tx;
 
+use super::host_launch_config::{choose_launch_config, price};
 use super::{WorkerError, find_provider};
 use crate::Engine;
 use crate::fleet;
@@ -24,6 +26,8 @@ const REMOVED_BY_API: &str = "workerManager.removeWorker API call";
 pub struct Declaration {
     pub expires: Timestamp,
     pub capacity: Option<u32>,
+    /// The launch config; `None`: the first one for declared workers, or the one that it has.
+    pub launch_config_id: Option<LaunchConfigId>,
     pub provider_info: Option<Value>,
 }
 
@@ -37,38 +41,76 @@ pub async fn declare(
     let now = audit.created;
     // With SQLite, other writes wait for this one, so it should be short. With PostgreSQL, a
     // transaction of its own for the pool would be one round trip more.
+    let asked = Arc::new((key, declaration));
     let read_before = match engine.store.engine() {
-        store::Engine::Sqlite => Some(pool_of(engine, &key).await?),
+        store::Engine::Sqlite => {
+            let (inner, asked) = (Arc::clone(engine), Arc::clone(&asked));
+            let read = engine.store.read("worker_create_look", move |tx| {
+                HostPlace::read(&inner, tx, &asked.0, &asked.1)
+            });
+            Some(read.await?)
+        }
         store::Engine::Postgres => None,
     };
     let inner = Arc::clone(engine);
     let written = engine.change("worker_create", now, move |change| {
+        let (key, declaration) = &*asked;
         let read_now;
-        let pool = match &read_before {
-            Some(pool) => pool,
+        let place = match &read_before {
+            Some(place) => place,
             None => {
-                change.tx.ask(|tx| store::workers::get(tx, &key));
-                read_now = load_pool(change.tx, &key)?;
+                change.tx.ask(|tx| {
+                    store::workers::get(tx, key)?;
+                    store::launch_configs::active_between(tx, &key.pool_id, &key.pool_id)
+                });
+                read_now = HostPlace::read(&inner, change.tx, key, declaration)?;
                 &read_now
             }
         };
-        let worker = declared_worker(&inner, pool, &key, &declaration, now)?;
+        let worker = declared_worker(&inner, place, key, declaration, now)?;
         if store::workers::insert(change.tx, &worker)? {
             change.announce_worker(&worker, WorkerChange::Running)?;
             store::audit::insert(change.tx, &audit)?;
             return Ok(worker);
         }
         match store::workers::get(change.tx, &worker.key)? {
-            Some(known) if is_repeat(&known, &worker) => Ok(known),
+            Some(known) if is_repeat(&known, &worker, declaration) => Ok(known),
             _ => Err(WorkerError::Conflict("Worker already exists".to_owned())),
         }
     });
     written.await
 }
 
+/// Where a declared worker belongs.
+struct HostPlace {
+    pool: Pool,
+    provider_id: ProviderId,
+    launch_config: Option<LaunchConfig>,
+}
+
+impl HostPlace {
+    fn read(
+        engine: &Engine,
+        tx: &mut Tx<'_>,
+        key: &WorkerKey,
+        declaration: &Declaration,
+    ) -> Result<Self, WorkerError> {
+        let pool = load_pool(tx, key)?;
+        let named = declaration.launch_config_id.as_ref();
+        let usual = declaring_provider(engine, &pool);
+        let launch_config = choose_launch_config(tx, &pool, usual, named)?;
+        let of_config = launch_config.as_ref().map(|it| it.provider_id(&pool));
+        Ok(Self {
+            provider_id: of_config.unwrap_or(usual).clone(),
+            launch_config,
+            pool,
+        })
+    }
+}
+
 fn declared_worker(
     engine: &Engine,
-    pool: &Pool,
+    place: &HostPlace,
     key: &WorkerKey,
     declaration: &Declaration,
     now: Timestamp,
@@ -77,15 +119,16 @@ fn declared_worker(
         let text = "worker.expires must be in the future";
         return Err(WorkerError::Refused(text.to_owned()));
     }
-    let provider_id = declaring_provider(engine, pool);
+    let (pool, provider_id) = (&place.pool, &place.provider_id);
+    let launch_config = place.launch_config.as_ref();
     let info = declaration.provider_info.as_ref();
     let provider_data = describe(engine, pool, provider_id, key, info)?;
     let new = NewWorker {
         provider_id: provider_id.clone(),
         key: key.clone(),
-        launch_config_id: None,
+        launch_config_id: launch_config.map(|config| config.id.clone()),
         capacity: declaration.capacity.unwrap_or(1),
-        price: price(engine, provider_id),
+        price: price(engine, pool, provider_id, launch_config),
         expires: declaration.expires,
         terms: Terms::default(),
         provider_data,
@@ -93,14 +136,12 @@ fn declared_worker(
     Ok(new.declare(now))
 }
 
-fn price(engine: &Engine, provider_id: &ProviderId) -> Option<f64> {
-    let provider = engine.providers.get(provider_id).ok()?;
-    provider.declarer()?.price()
-}
-
-/// Whether the worker was created by the same request, with the same secret.
-fn is_repeat(known: &Worker, asked: &Worker) -> bool {
-    known.provider_id == asked.provider_id
+/// Whether the worker was created by the same request, with the same secret. An edit may have given
+/// it another launch config since.
+fn is_repeat(known: &Worker, asked: &Worker, declaration: &Declaration) -> bool {
+    let named = declaration.launch_config_id.as_ref();
+    named.is_none_or(|_| known.launch_config_id == asked.launch_config_id)
+        && known.provider_id == asked.provider_id
         && known.state == asked.state
         && known.capacity == asked.capacity
         && known.expires == asked.expires
@@ -126,6 +167,22 @@ pub async fn update_declaration(
                 DeclarationError::not_supported().to_string(),
             ));
         }
+        let own = worker.launch_config_id.clone();
+        let (worker, moves) = match declaration.launch_config_id.as_ref() {
+            Some(id) if own.as_ref() != Some(id) => {
+                let config = choose_launch_config(tx, &pool, &worker.provider_id, Some(id))?;
+                let given = config.as_ref();
+                if given.is_some_and(|it| *it.provider_id(&pool) != worker.provider_id) {
+                    let (key, provider_id) = (&worker.key, &worker.provider_id);
+                    return Err(WorkerError::Refused(format!(
+                        "the launch config {id} is not of {provider_id}, the provider of {key}"
+                    )));
+                }
+                let price = price(&inner, &pool, &worker.provider_id, given);
+                (worker.assign(id.clone(), price), true)
+            }
+            Some(_) | None => (worker, false),
+        };
         let described = declaration
             .provider_info
             .as_ref()
@@ -133,6 +190,9 @@ pub async fn update_declaration(
         let (expires, capacity) = (declaration.expires, declaration.capacity);
         let worker = worker.redeclare(expires, capacity, described.transpose()?, now);
         let worker = change.update_worker(worker)?;
+        if moves {
+            store::meters::reassign(change.tx, &worker)?;
+        }
         store::audit::insert(change.tx, &audit)?;
         Ok(worker)
     });
