@@ -9,6 +9,7 @@ mod bill;
 mod images;
 mod inventory;
 mod outcome;
+mod pools;
 mod script;
 #[cfg(test)]
 mod tests;
@@ -39,8 +40,8 @@ use crate::identity::Tokens;
 use crate::place::{self, Fills, Place, PlacesUnknown};
 use crate::{
     CloudError, IdentityClaim, ImageTarget, LaunchError, LaunchOrder, LaunchedMachine, Machines,
-    OwnedMachine, OwnedPage, Proof, Provider, ProviderContext, Region, Sighting, Verification,
-    VerifyError,
+    OwnedMachine, OwnedPage, PoolResourceMaker, Proof, Provider, ProviderContext, Region, Sighting,
+    Verification, VerifyError,
 };
 
 /// Workers that one `look` takes.
@@ -246,6 +247,9 @@ impl FakeCloud {
             | LaunchOutcome::Dying(_) => u32::MAX,
         };
         self.check_image(state, order)?;
+        if let Some(why) = state.groups.refusal(&order.pool.id, order.pool_data) {
+            return Err(refused(Cause::Configuration, &why));
+        }
         let mut n_made = 0;
         for number in 0..order.machines.min(limit) {
             let Some(mut machine) = self.make_machine(state, order, number) else {
@@ -303,6 +307,15 @@ impl Provider for FakeCloud {
 
     fn images(&self) -> Option<&dyn ImageTarget> {
         Some(self)
+    }
+
+    async fn terminate(&self) -> Result<(), CloudError> {
+        self.state().begin(Call::Terminate)
+    }
+
+    fn pool_resources(&self) -> Option<&dyn PoolResourceMaker> {
+        let needed = self.state().groups.are_needed;
+        needed.then_some(self as &dyn PoolResourceMaker)
     }
 }
 

@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 
 use crate::place::{Fills, Place, PlacesUnknown};
 use crate::region::Region;
-use crate::{ImageTarget, Sighting};
+use crate::{ImageTarget, PoolResourceMaker, Sighting, WorkerCreator};
 
 /// Pages of a list of machines at most: a longer list is treated as endless.
 pub const MAX_OWNED_PAGES: usize = 1_000;
@@ -50,6 +50,12 @@ pub trait Provider: Send + Sync {
         Ok(())
     }
 
+    /// Called once when a process that launched machines stops in an orderly way. Processes often
+    /// stop in another way, so no cleaning may depend on it.
+    async fn terminate(&self) -> Result<(), CloudError> {
+        Ok(())
+    }
+
     /// Verifies that the caller is the worker that it claims to be. An outage is not a refusal.
     async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verification, VerifyError>;
 
@@ -72,6 +78,16 @@ pub trait Provider: Send + Sync {
 
     /// For providers whose workers are declared by people.
     fn declarer(&self) -> Option<&dyn WorkerDeclarer> {
+        None
+    }
+
+    /// For providers with machines that also make single workers when people ask for them.
+    fn creator(&self) -> Option<&dyn WorkerCreator> {
+        None
+    }
+
+    /// For providers that keep resources for each pool.
+    fn pool_resources(&self) -> Option<&dyn PoolResourceMaker> {
         None
     }
 
@@ -238,6 +254,8 @@ pub struct LaunchOrder<'a> {
     pub price: Option<f64>,
     /// The data of the bid that won.
     pub bid_data: &'a Map<String, Value>,
+    /// The data of the pool's resources; `null`: the provider keeps none.
+    pub pool_data: &'a Value,
     /// The URL where the machines reach the server.
     pub root_url: &'a str,
     pub now: Timestamp,

@@ -1,5 +1,6 @@
 //! Workers: registration, credentials, error reports, and declared workers.
 
+mod created_workers;
 mod declared_workers;
 mod error;
 mod error_reports;

@@ -65,6 +65,21 @@ CREATE INDEX worker_pools_by_provider ON worker_pools (provider_id, worker_pool_
 CREATE INDEX worker_pools_by_configuration ON worker_pools (worker_configuration_id, worker_pool_id)
     WHERE worker_configuration_id IS NOT NULL;
 
+-- What a provider made for a pool, such as a network; the row is older than what it stands for.
+CREATE TABLE pool_resources (
+    worker_pool_id {key} NOT NULL,
+    provider_id {key} NOT NULL,
+    state {key} NOT NULL,
+    -- The provider's own data.
+    data TEXT NOT NULL,
+    -- The last failure, how many there were in a row, and when the provider is asked again.
+    problem TEXT NOT NULL,
+    failures BIGINT NOT NULL,
+    next_try BIGINT NOT NULL,
+    version BIGINT NOT NULL,
+    PRIMARY KEY (worker_pool_id, provider_id)
+);
+
 CREATE TABLE launch_configs (
     worker_pool_id {key} NOT NULL,
     launch_config_id {key} NOT NULL,

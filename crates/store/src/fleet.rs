@@ -14,6 +14,7 @@ pub mod overrides;
 pub mod plans;
 pub mod pool_memories;
 pub mod pool_news;
+pub mod pool_resources;
 pub mod pool_waits;
 pub mod pools;
 pub mod running_workers;

@@ -71,6 +71,7 @@ impl Ordering {
             max_price: self.max_price,
             price: None,
             bid_data: &Map::new(),
+            pool_data: &Value::Null,
             root_url: "https://fleet.example.com",
             now: now(),
         };

@@ -10,6 +10,7 @@ use domain::time::Timestamp;
 use super::images::Images;
 use super::inventory::{Inventory, Machine};
 use super::outcome::{Call, Decider, LaunchOutcome};
+use super::pools::Groups;
 use super::{FakeCloud, Sighting};
 use crate::{CloudError, LaunchOrder, Place, PlacesUnknown};
 
@@ -20,6 +21,7 @@ const MAX_TOKENS_COUNTED: usize = 100_000;
 pub(super) struct State {
     pub(super) inventory: Inventory,
     pub(super) images: Images,
+    pub(super) groups: Groups,
     /// Machine limits, by launch config or region.
     pub(super) stock: HashMap<String, u64>,
     pub(super) prices: HashMap<String, f64>,

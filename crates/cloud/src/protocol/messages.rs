@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::images::ImagesBody;
+use super::workers::OptionalOperation;
 use crate::{CloudError, Fills, LaunchedMachine, MachineEnd, OwnedMachine, Place, Proof, Sighting};
 
 /// The provider's description of itself, from its last response to `setup`.
@@ -24,6 +25,9 @@ pub(super) struct Description {
     /// `None`: the provider takes no images.
     #[serde(default)]
     pub(super) images: Option<ImagesBody>,
+    /// The optional operations that the provider knows.
+    #[serde(default)]
+    pub(super) operations: Vec<OptionalOperation>,
     /// The error of the last try, if it failed.
     #[serde(skip)]
     pub(super) error: Option<CloudError>,

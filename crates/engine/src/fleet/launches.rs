@@ -25,6 +25,7 @@ use super::launch_deadlines::{
 };
 use super::offering_news;
 use super::pool_errors::report_launch_error;
+use super::pool_resources::prepare_pool;
 use super::worker_end::request_stop;
 use crate::Engine;
 use crate::change::Change;
@@ -182,6 +183,10 @@ async fn call_cloud(
     let Some(machines) = engine.providers.machines(&launch.provider_id) else {
         return not_asked(None, "the provider is out of service");
     };
+    let pool_data = match prepare_pool(engine, pool, &launch.provider_id).await? {
+        Ok(pool_data) => pool_data,
+        Err(refusal) => return Ok(Some(Answer::Asked(Err(refusal)))),
+    };
     let permits = engine.launch_tracker.permits_of(&launch.provider_id);
     let Ok(Ok(_permit)) = tokio::time::timeout(MAX_PERMIT_WAIT, permits.acquire()).await else {
         return not_asked(None, "too many launches of this provider are under way");
@@ -204,6 +209,7 @@ async fn call_cloud(
         max_price: launch.max_price,
         price: launch.price,
         bid_data: &planned.bid_data,
+        pool_data: &pool_data,
         root_url: &engine.root_url,
         now,
     };

@@ -14,6 +14,7 @@ use domain::worker_credentials;
 use serde_json::Value;
 use store::Tx;
 
+use super::created_workers;
 use super::host_launch_config::{choose_launch_config, price};
 use super::{WorkerError, find_provider};
 use crate::Engine;
@@ -23,6 +24,7 @@ use crate::measures::{LIFETIME_SECONDS, REGISTRATION_FAILURES, seconds};
 /// The end reason of workers that are removed by an API call.
 const REMOVED_BY_API: &str = "workerManager.removeWorker API call";
 
+#[derive(Clone)]
 pub struct Declaration {
     pub expires: Timestamp,
     pub capacity: Option<u32>,
@@ -46,13 +48,14 @@ pub async fn declare(
         store::Engine::Sqlite => {
             let (inner, asked) = (Arc::clone(engine), Arc::clone(&asked));
             let read = engine.store.read("worker_create_look", move |tx| {
-                HostPlace::read(&inner, tx, &asked.0, &asked.1)
+                WorkerPlace::read(&inner, tx, &asked.0, &asked.1)
             });
             Some(read.await?)
         }
         store::Engine::Postgres => None,
     };
     let inner = Arc::clone(engine);
+    let (again, audit_again) = (Arc::clone(&asked), audit.clone());
     let written = engine.change("worker_create", now, move |change| {
         let (key, declaration) = &*asked;
         let read_now;
@@ -63,32 +66,48 @@ pub async fn declare(
                     store::workers::get(tx, key)?;
                     store::launch_configs::active_between(tx, &key.pool_id, &key.pool_id)
                 });
-                read_now = HostPlace::read(&inner, change.tx, key, declaration)?;
+                read_now = WorkerPlace::read(&inner, change.tx, key, declaration)?;
                 &read_now
             }
         };
+        if creates_machines(&inner, &place.provider_id) {
+            return Ok(Err(place.clone()));
+        }
         let worker = declared_worker(&inner, place, key, declaration, now)?;
         if store::workers::insert(change.tx, &worker)? {
             change.announce_worker(&worker, WorkerChange::Running)?;
             store::audit::insert(change.tx, &audit)?;
-            return Ok(worker);
+            return Ok(Ok(worker));
         }
         match store::workers::get(change.tx, &worker.key)? {
-            Some(known) if is_repeat(&known, &worker, declaration) => Ok(known),
+            Some(known) if is_repeat(&known, &worker, declaration) => Ok(Ok(known)),
             _ => Err(WorkerError::Conflict("Worker already exists".to_owned())),
         }
     });
-    written.await
+    match written.await? {
+        Ok(worker) => Ok(worker),
+        Err(place) => {
+            let (key, declaration) = &*again;
+            let (key, declaration) = (key.clone(), declaration.clone());
+            created_workers::create(engine, key, declaration, place, audit_again).await
+        }
+    }
 }
 
-/// Where a declared worker belongs.
-struct HostPlace {
-    pool: Pool,
-    provider_id: ProviderId,
-    launch_config: Option<LaunchConfig>,
+fn creates_machines(engine: &Engine, provider_id: &ProviderId) -> bool {
+    let provider = engine.providers.get(provider_id);
+    provider.is_ok_and(|provider| provider.declarer().is_none() && provider.creator().is_some())
 }
 
-impl HostPlace {
+/// Where a worker belongs that people declare or create.
+#[derive(Clone)]
+pub(super) struct WorkerPlace {
+    pub(super) pool: Pool,
+    pub(super) provider_id: ProviderId,
+    pub(super) launch_config: Option<LaunchConfig>,
+}
+
+impl WorkerPlace {
     fn read(
         engine: &Engine,
         tx: &mut Tx<'_>,
@@ -110,7 +129,7 @@ impl HostPlace {
 
 fn declared_worker(
     engine: &Engine,
-    place: &HostPlace,
+    place: &WorkerPlace,
     key: &WorkerKey,
     declaration: &Declaration,
     now: Timestamp,
@@ -154,6 +173,13 @@ pub async fn update_declaration(
     declaration: Declaration,
     audit: AuditEntry,
 ) -> Result<Worker, WorkerError> {
+    let machine = load_machine(engine, &key).await?;
+    let created_data = match (&machine, &declaration.provider_info) {
+        (Some(worker), Some(info)) => {
+            Some(created_workers::update(engine, worker, info.clone()).await?)
+        }
+        (Some(_) | None, _) => None,
+    };
     let pool = pool_of(engine, &key).await?;
     let provider = provider_of_pool(engine, &pool, declaring_provider(engine, &pool))?;
     let declares = provider.declarer().is_some();
@@ -162,6 +188,13 @@ pub async fn update_declaration(
         let (tx, now) = (&mut *change.tx, change.now);
         let missing = || WorkerError::NotFound(format!("Worker {key} does not exist"));
         let worker = store::workers::get(tx, &key)?.ok_or_else(missing)?;
+        if machine.is_some() {
+            let (expires, capacity) = (declaration.expires, declaration.capacity);
+            let worker = worker.redeclare(expires, capacity, created_data.clone(), now);
+            let worker = change.update_worker(worker)?;
+            store::audit::insert(change.tx, &audit)?;
+            return Ok(worker);
+        }
         if !declares || !is_declared(&inner, &worker) {
             return Err(WorkerError::Refused(
                 DeclarationError::not_supported().to_string(),
@@ -197,6 +230,21 @@ pub async fn update_declaration(
         Ok(worker)
     });
     written.await
+}
+
+/// The worker, if a provider that makes single workers has its machine.
+async fn load_machine(
+    engine: &Arc<Engine>,
+    key: &WorkerKey,
+) -> Result<Option<Worker>, WorkerError> {
+    let key = key.clone();
+    let read = engine
+        .store
+        .read("worker_get", move |tx| store::workers::get(tx, &key));
+    let worker: Option<Worker> = read.await?;
+    Ok(worker.filter(|worker| {
+        worker.terms.launch_token.is_some() && creates_machines(engine, &worker.provider_id)
+    }))
 }
 
 /// Whether people declared the worker. A launched machine belongs to its provider.
@@ -286,14 +334,19 @@ fn load_pool(tx: &mut Tx<'_>, key: &WorkerKey) -> Result<Pool, WorkerError> {
     pool.ok_or_else(|| WorkerError::NotFound(missing()))
 }
 
-/// The first provider of the pool that accepts declared workers; if none does, the first of all.
+/// The first provider of the pool that accepts declared workers; if none does, the first that makes
+/// single workers, or the first of all.
 fn declaring_provider<'a>(engine: &Engine, pool: &'a Pool) -> &'a ProviderId {
     let takes_them = |id: &&ProviderId| {
         let provider = engine.providers.get(id);
         provider.is_ok_and(|provider| provider.declarer().is_some())
     };
+    let makes_them = |id: &&ProviderId| creates_machines(engine, id);
     let first = &pool.definition.provider_id;
-    pool.provider_ids().find(takes_them).unwrap_or(first)
+    let taking = pool.provider_ids().find(takes_them);
+    taking
+        .or_else(|| pool.provider_ids().find(makes_them))
+        .unwrap_or(first)
 }
 
 fn provider_of_pool<'a>(

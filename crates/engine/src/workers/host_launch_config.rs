@@ -9,8 +9,8 @@ use store::{StoreError, Tx};
 use super::WorkerError;
 use crate::Engine;
 
-/// The launch config of a host that is declared now: the named one, or the first one of the
-/// provider. `None`: the pool has none for hosts.
+/// The launch config of a worker that people declare or create now: the named one, or the first one
+/// of the provider. `None`: the pool has none of this provider.
 pub(super) fn choose_launch_config(
     tx: &mut Tx<'_>,
     pool: &Pool,
@@ -19,16 +19,13 @@ pub(super) fn choose_launch_config(
 ) -> Result<Option<LaunchConfig>, WorkerError> {
     let Some(id) = named else {
         let active = store::launch_configs::active_between(tx, &pool.id, &pool.id)?;
-        return Ok(host_successor(pool, provider_id, &active, None).cloned());
+        let own = |config: &LaunchConfig| config.provider_id(pool) == provider_id;
+        return Ok(active.into_iter().find(own));
     };
     let found = store::launch_configs::get(tx, &pool.id, id)?;
-    let found = found.filter(|config| config.is_for_hosts() && !config.archived);
-    let found = found.ok_or_else(|| {
-        let pool_id = &pool.id;
-        WorkerError::Refused(format!(
-            "{pool_id} has no active launch config {id} for declared workers"
-        ))
-    })?;
+    let found = found.filter(|config| !config.archived);
+    let missing = || format!("{} has no active launch config {id}", pool.id);
+    let found = found.ok_or_else(|| WorkerError::Refused(missing()))?;
     Ok(Some(found))
 }
 

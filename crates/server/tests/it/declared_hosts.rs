@@ -139,7 +139,8 @@ on_both!(many_declared_hosts_are_kept_in_batches, |world| {
 on_both!(a_host_is_led_to_the_launch_config_of_an_edit, |world| {
     world.declare_host().await;
     let declared = world.get(WORKER).await.expect(200);
-    let who = Who::registered(&world.register_host().await);
+    let registration = world.register_host().await;
+    let who = Who::registered(&registration);
     let first = world.host_config(&who).await;
     assert_eq!(first["state"], "active");
     let id = first["launchConfigId"].as_str().unwrap();
@@ -161,7 +162,11 @@ on_both!(a_host_is_led_to_the_launch_config_of_an_edit, |world| {
             "reason": format!("the launch config {id} is archived; this worker gets {next} when \
                 it registers again")})
     );
-    // It is not asked to stop.
+    // Its credentials are renewed, and it is not asked to stop.
+    let renewal = json!({"workerPoolId": "pp/ee", "workerGroup": "g", "workerId": "w",
+        "secret": registration["secret"]});
+    let renewed = world.post("/worker/reregister", renewal).by(&who).await;
+    let who = Who::registered(&renewed.expect(200));
     let asked = world
         .get(&format!("{WORKER}/should-terminate"))
         .by(&who)
@@ -259,7 +264,7 @@ on_both!(hosts_name_one_of_several_launch_configs, |world| {
     world.put("/workers/pp%2Fee/g/w3", named).await.refused(
         400,
         "InputError",
-        "pp/ee has no active launch config nosuch for declared workers",
+        "pp/ee has no active launch config nosuch",
     );
     assert_eq!(world.price_of("g/w").await, json!(0.25));
     assert_eq!(world.price_of("g/other").await, json!(0.5));
@@ -302,7 +307,7 @@ on_both!(a_config_of_hosts_is_checked, |world| {
         ),
     ] {
         let answer = world.put(POOL, pool("static", config)).await;
-        answer.refused_with(400, "InputError", part);
+        answer.refused_with(400, "InputValidationError", part);
     }
 });
 
@@ -361,6 +366,6 @@ on_both!(the_cost_of_a_host_is_that_of_its_launch_config, |world| {
         let line = lines.iter().find(|line| line["launchConfigId"] == *id);
         line.map(|line| line["costMicros"].clone())
     };
-    assert_eq!(cost(&first), Some(json!(1_000_000)));
-    assert_eq!(cost(&second), Some(json!(2_000_000)));
+    let costs = (cost(&first), cost(&second));
+    assert_eq!(costs, (Some(json!(1_000_000)), Some(json!(2_000_000))));
 });
