@@ -83,10 +83,8 @@ async fn a_provider_is_asked_only_for_the_optional_operations_that_it_lists() {
     all.terminate().await.unwrap();
     assert_eq!(asked(&all), ["setup", "terminate"]);
     let worker = worker(WorkerState::Running);
-    let refused = all
-        .creator()
-        .unwrap()
-        .update_worker(&worker, &serde_json::Map::new());
+    let (creator, nothing) = (all.creator().unwrap(), serde_json::Map::new());
+    let refused = creator.update_worker(&worker, &nothing);
     let refused = refused.await.unwrap_err().to_string();
     assert!(refused.contains("does not list update-worker"), "{refused}");
 }
