@@ -20,10 +20,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use access::Secret;
 use async_trait::async_trait;
 use contract::{Invalid, Schemas};
-use domain::id::{LaunchToken, WorkerGroup, WorkerKey};
+use domain::id::{LaunchToken, PoolId, WorkerGroup, WorkerKey};
 use domain::launch::{self, Cause};
 use domain::launch_config::LaunchConfig;
 use domain::plan::Bid;
+use domain::pool::Pool;
 use domain::time::{SECOND_MS, Timestamp};
 use domain::worker::Worker;
 use serde::Deserialize;
@@ -316,6 +317,22 @@ impl Provider for FakeCloud {
     fn pool_resources(&self) -> Option<&dyn PoolResourceMaker> {
         let needed = self.state().groups.are_needed;
         needed.then_some(self as &dyn PoolResourceMaker)
+    }
+}
+
+#[async_trait]
+impl PoolResourceMaker for FakeCloud {
+    async fn prepare_pool(&self, pool: &Pool, _data: &Value) -> Result<Value, CloudError> {
+        let mut state = self.state();
+        state.begin(Call::PreparePool)?;
+        state.groups.make(&pool.id)
+    }
+
+    async fn release_pool(&self, pool_id: &PoolId, _data: &Value) -> Result<(), CloudError> {
+        let mut state = self.state();
+        state.begin(Call::ReleasePool)?;
+        let n_live = state.inventory.live_of_pool(pool_id);
+        state.groups.remove(pool_id, n_live)
     }
 }
 

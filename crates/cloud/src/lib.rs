@@ -2,6 +2,7 @@
 #![doc = include_str!("../README.md")]
 
 mod aws;
+mod cloud_error;
 mod config;
 mod context;
 mod cost;
@@ -29,6 +30,7 @@ mod tests;
 mod worker_creator;
 
 pub use aws::{AwsConfig, AwsProvider, BadAwsConfig};
+pub use cloud_error::CloudError;
 pub use config::ProviderConfig;
 pub use context::ProviderContext;
 pub use cost::CostPerHour;
@@ -53,9 +55,9 @@ pub use null::NullProvider;
 pub use place::{BadPlaces, Fills, MAX_CONDITIONS, MAX_PLACES, Place, PlacesUnknown};
 pub use pool_resources::PoolResourceMaker;
 pub use provider::{
-    CloudError, DeclarationError, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine,
-    MAX_OWNED_PAGES, MachineListing, Machines, OwnedMachine, OwnedPage, Proof, ProofRefused,
-    Provider, SetupError, ValidateError, Verification, VerifyError, WorkerDeclarer,
+    DeclarationError, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine, MAX_OWNED_PAGES,
+    MachineListing, Machines, OwnedMachine, OwnedPage, Proof, ProofRefused, Provider, SetupError,
+    ValidateError, Verification, VerifyError, WorkerDeclarer,
 };
 pub use providers::{ProviderUnavailable, Providers};
 pub use region::Region;

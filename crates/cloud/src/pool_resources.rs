@@ -5,7 +5,7 @@ use domain::id::PoolId;
 use domain::pool::Pool;
 use serde_json::Value;
 
-use crate::CloudError;
+use crate::cloud_error::CloudError;
 
 /// Makes and removes the resources of pools. Name them after the pool, so that they are found
 /// again without data.

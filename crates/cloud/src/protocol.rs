@@ -29,11 +29,10 @@ use serde_json::{Value, json};
 
 use self::bids::BidCache;
 use self::messages::{
-    ConfigCheck, Description, ErrorBody, LookResponse, MachinesResponse, SightingBody,
-    VerifyResponse, read,
+    ConfigCheck, Description, ErrorBody, LookResponse, MachinesResponse, OptionalOperation,
+    SightingBody, VerifyResponse, read,
 };
 pub(crate) use self::transport::{Answer, Failure, MAX_ANSWER_BYTES, Operation, Transport};
-use self::workers::OptionalOperation;
 use crate::identity::{Tokens, refuse, register_once};
 use crate::place::{self, Fills, Place, PlacesUnknown};
 use crate::provider::refuse_if_any;
@@ -412,7 +411,7 @@ impl<C: Transport> Machines for ProtocolProvider<C> {
         if let Some(max_price) = order.max_price {
             question["maxPrice"] = json!(max_price);
         }
-        workers::add_pool_data(&mut question, order.pool_data);
+        messages::add_pool_data(&mut question, order.pool_data);
         // Providers that send no data with their bids may refuse members that they do not know.
         if !order.bid_data.is_empty() {
             question["bid"] = json!({"data": order.bid_data});

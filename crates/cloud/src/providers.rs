@@ -115,7 +115,7 @@ impl Providers {
             .map(|entry| (&entry.id, entry.in_service()))
     }
 
-    /// Tells the providers in service that this process stops, concurrently and each within the
+    /// Notifies the providers in service that this process stops, concurrently and each within the
     /// limit. Returns those that failed, with the reason.
     pub async fn terminate(&self, limit: Duration) -> Vec<(&ProviderId, CloudError)> {
         let mut ends = Vec::new();
@@ -347,7 +347,7 @@ mod tests {
         );
         let ended = broken.terminate().await.unwrap_err();
         assert!(ended.to_string().ends_with("panicked in terminate: no end"));
-        // It is out of service, so it is not told that the process stops.
+        // It is out of service, so it does not hear that the process stops.
         assert!(providers.terminate(LIMIT).await.is_empty());
     }
 

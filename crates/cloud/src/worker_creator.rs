@@ -7,7 +7,7 @@ use domain::pool::Pool;
 use domain::worker::Worker;
 use serde_json::{Map, Value};
 
-use crate::CloudError;
+use crate::cloud_error::CloudError;
 
 /// A request for one worker.
 pub struct WorkerOrder<'a> {

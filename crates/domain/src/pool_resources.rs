@@ -17,7 +17,7 @@ pub enum ResourcesState {
     Preparing,
     /// Machines may be launched with them.
     Ready,
-    /// The provider is asked to remove them. Nothing is launched there until they are gone.
+    /// The provider is asked to remove them. Nothing is launched there until then.
     Releasing,
 }
 

@@ -9,13 +9,15 @@ mod launch_config;
 mod pending_launch;
 mod registration;
 mod renewal;
+mod worker_place;
 
-pub use declared_workers::{Declaration, declare, remove, update_declaration};
+pub use declared_workers::{declare, remove, update_declaration};
 pub use error::WorkerError;
 pub use error_reports::{WorkerReport, report_error};
 pub use launch_config::ask_launch_config;
 pub use registration::{Registration, RegistrationResult, register};
 pub use renewal::renew;
+pub use worker_place::Declaration;
 
 use std::sync::Arc;
 

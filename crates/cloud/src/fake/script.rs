@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-use domain::id::{LaunchConfigId, LaunchToken, WorkerGroup, WorkerKey};
+use domain::id::{LaunchConfigId, LaunchToken, PoolId, WorkerGroup, WorkerKey};
 use domain::launch::Cause;
 use domain::plan::Bid;
 use domain::time::Timestamp;
@@ -106,6 +106,21 @@ impl State {
 
 /// Scripts.
 impl FakeCloud {
+    /// From now on, machines need a group of their pool.
+    pub fn need_groups(&self) {
+        self.state().groups.are_needed = true;
+    }
+
+    /// The pools with a group.
+    pub fn groups(&self) -> Vec<PoolId> {
+        self.state().groups.made.keys().cloned().collect()
+    }
+
+    /// Loses the next answer about a group.
+    pub fn lose_group_answer(&self) {
+        self.state().groups.loses_answer = true;
+    }
+
     /// Sets the outcomes of the next launches, in order.
     pub fn next_launches(&self, outcomes: impl IntoIterator<Item = LaunchOutcome>) {
         self.state().outcomes.extend(outcomes);

@@ -9,7 +9,6 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::images::ImagesBody;
-use super::workers::OptionalOperation;
 use crate::{CloudError, Fills, LaunchedMachine, MachineEnd, OwnedMachine, Place, Proof, Sighting};
 
 /// The provider's description of itself, from its last response to `setup`.
@@ -31,6 +30,17 @@ pub(super) struct Description {
     /// The error of the last try, if it failed.
     #[serde(skip)]
     pub(super) error: Option<CloudError>,
+}
+
+/// An optional operation that a provider knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum OptionalOperation {
+    CreateWorker,
+    UpdateWorker,
+    PreparePool,
+    ReleasePool,
+    Terminate,
 }
 
 #[derive(Debug, Deserialize)]
@@ -210,6 +220,16 @@ pub(super) fn worker(worker: &Worker) -> Value {
         described["launchConfigId"] = json!(id.as_str());
     }
     described
+}
+
+/// Adds the data that the provider keeps for the pool, if there is any: providers that keep none
+/// may refuse members that they do not know.
+pub(super) fn add_pool_data(question: &mut Value, data: &Value) {
+    if let Value::Object(data) = data
+        && !data.is_empty()
+    {
+        question["poolData"] = json!(data);
+    }
 }
 
 /// The proof in the form in which the worker sent it.

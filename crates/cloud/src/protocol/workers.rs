@@ -9,24 +9,13 @@ use domain::worker::Worker;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::messages;
+use super::messages::{self, OptionalOperation};
 use super::transport::{Operation, Transport};
 use super::{ProtocolProvider, shorten};
 use crate::{CloudError, PoolResourceMaker, WorkerCreator, WorkerOrder};
 
 /// Longest data that a provider keeps for a pool or a worker.
 pub(super) const MAX_DATA_BYTES: usize = 65_536;
-
-/// An optional operation that a provider knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum OptionalOperation {
-    CreateWorker,
-    UpdateWorker,
-    PreparePool,
-    ReleasePool,
-    Terminate,
-}
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -59,7 +48,7 @@ impl<C: Transport> WorkerCreator for ProtocolProvider<C> {
             question["launchConfigId"] = json!(config.id.as_str());
             question["launchConfig"] = json!(config.configuration);
         }
-        add_pool_data(&mut question, order.pool_data);
+        messages::add_pool_data(&mut question, order.pool_data);
         let body: WorkerBody = self.ask(Operation::CreateWorker, question).await?;
         bounded(Operation::CreateWorker, body.provider_data)
     }
@@ -104,16 +93,6 @@ impl<C: Transport> ProtocolProvider<C> {
     /// Whether the provider listed an optional operation in its last description.
     pub(super) fn knows(&self, operation: OptionalOperation) -> bool {
         self.description().operations.contains(&operation)
-    }
-}
-
-/// Adds the data that the provider keeps for the pool, if there is any: providers that keep none
-/// may refuse members that they do not know.
-pub(super) fn add_pool_data(question: &mut Value, data: &Value) {
-    if let Value::Object(data) = data
-        && !data.is_empty()
-    {
-        question["poolData"] = json!(data);
     }
 }
 

@@ -19,8 +19,8 @@ use futures_util::FutureExt as _;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::declared_workers::WorkerPlace;
-use super::{Declaration, WorkerError};
+use super::WorkerError;
+use super::worker_place::{Declaration, WorkerPlace};
 use crate::Engine;
 use crate::fleet;
 

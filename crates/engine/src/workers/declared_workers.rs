@@ -16,6 +16,7 @@ use store::Tx;
 
 use super::created_workers;
 use super::host_launch_config::{choose_launch_config, price};
+use super::worker_place::{Declaration, WorkerPlace};
 use super::{WorkerError, find_provider};
 use crate::Engine;
 use crate::fleet;
@@ -23,15 +24,6 @@ use crate::measures::{LIFETIME_SECONDS, REGISTRATION_FAILURES, seconds};
 
 /// The end reason of workers that are removed by an API call.
 const REMOVED_BY_API: &str = "workerManager.removeWorker API call";
-
-#[derive(Clone)]
-pub struct Declaration {
-    pub expires: Timestamp,
-    pub capacity: Option<u32>,
-    /// The launch config; `None`: the first one for declared workers, or the one that it has.
-    pub launch_config_id: Option<LaunchConfigId>,
-    pub provider_info: Option<Value>,
-}
 
 /// Declares a worker. A repeated request changes nothing.
 pub async fn declare(
@@ -48,7 +40,7 @@ pub async fn declare(
         store::Engine::Sqlite => {
             let (inner, asked) = (Arc::clone(engine), Arc::clone(&asked));
             let read = engine.store.read("worker_create_look", move |tx| {
-                WorkerPlace::read(&inner, tx, &asked.0, &asked.1)
+                read_place(&inner, tx, &asked.0, &asked.1)
             });
             Some(read.await?)
         }
@@ -66,7 +58,7 @@ pub async fn declare(
                     store::workers::get(tx, key)?;
                     store::launch_configs::active_between(tx, &key.pool_id, &key.pool_id)
                 });
-                read_now = WorkerPlace::read(&inner, change.tx, key, declaration)?;
+                read_now = read_place(&inner, change.tx, key, declaration)?;
                 &read_now
             }
         };
@@ -99,32 +91,22 @@ fn creates_machines(engine: &Engine, provider_id: &ProviderId) -> bool {
     provider.is_ok_and(|provider| provider.declarer().is_none() && provider.creator().is_some())
 }
 
-/// Where a worker belongs that people declare or create.
-#[derive(Clone)]
-pub(super) struct WorkerPlace {
-    pub(super) pool: Pool,
-    pub(super) provider_id: ProviderId,
-    pub(super) launch_config: Option<LaunchConfig>,
-}
-
-impl WorkerPlace {
-    fn read(
-        engine: &Engine,
-        tx: &mut Tx<'_>,
-        key: &WorkerKey,
-        declaration: &Declaration,
-    ) -> Result<Self, WorkerError> {
-        let pool = load_pool(tx, key)?;
-        let named = declaration.launch_config_id.as_ref();
-        let usual = declaring_provider(engine, &pool);
-        let launch_config = choose_launch_config(tx, &pool, usual, named)?;
-        let of_config = launch_config.as_ref().map(|it| it.provider_id(&pool));
-        Ok(Self {
-            provider_id: of_config.unwrap_or(usual).clone(),
-            launch_config,
-            pool,
-        })
-    }
+fn read_place(
+    engine: &Engine,
+    tx: &mut Tx<'_>,
+    key: &WorkerKey,
+    declaration: &Declaration,
+) -> Result<WorkerPlace, WorkerError> {
+    let pool = load_pool(tx, key)?;
+    let named = declaration.launch_config_id.as_ref();
+    let usual = declaring_provider(engine, &pool);
+    let launch_config = choose_launch_config(tx, &pool, usual, named)?;
+    let of_config = launch_config.as_ref().map(|it| it.provider_id(&pool));
+    Ok(WorkerPlace {
+        provider_id: of_config.unwrap_or(usual).clone(),
+        launch_config,
+        pool,
+    })
 }
 
 fn declared_worker(

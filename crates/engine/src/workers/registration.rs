@@ -205,7 +205,7 @@ fn refuse_because(
     error
 }
 
-/// What a registration changes beside the row.
+/// The changes of a registration beside the row.
 #[derive(Clone, Copy)]
 struct News {
     /// It is the first one of the worker.

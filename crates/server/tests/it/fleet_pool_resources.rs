@@ -58,7 +58,7 @@ fleet_test!(
         assert_eq!(fleet.release().await, Value::Null);
         fleet.end().await;
         fleet.scan().await;
-        // The pool is shown until its resources are gone.
+        // The pool is shown until its resources are removed.
         assert!(fleet.has_pool().await);
         assert_eq!(
             fleet.release().await,
