@@ -399,6 +399,8 @@ pub enum Proof {
     SignedDocument { document: Value, signature: Secret },
     /// A document that carries its signature.
     Document(Value),
+    /// A relay, authorised by its scopes, has identified the host.
+    Relay,
 }
 
 /// An identity claim that was verified.

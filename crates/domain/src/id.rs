@@ -126,6 +126,8 @@ ids! {
     OverrideId: "override id", patterns::OVERRIDE_ID;
     /// A budget of money.
     BudgetId: "budget id", patterns::BUDGET_ID;
+    /// A relay of a datacentre.
+    RelayId: "relay id", patterns::GENERIC_ID;
     /// A configured service that plans pools, for the strategy `external`.
     StrategyServiceId: "strategy service name", patterns::GENERIC_ID;
     /// An image, which builders build and machines start from.

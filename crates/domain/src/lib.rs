@@ -32,6 +32,7 @@ pub mod pool_resources;
 pub mod provider_list;
 pub mod queue_worker;
 pub mod recording;
+pub mod relay;
 pub mod run_outcome;
 pub mod supply;
 pub mod task;

@@ -56,6 +56,7 @@ pub use canary::{CanaryOffer, CanaryRoom};
 pub use health::{FIRST_CLAIM_MS, START_UP_MS};
 pub use input::{BadInput, Input, MAX_PACKED_BYTES};
 pub use need::Load;
+pub(crate) use need::OVER_SHARE;
 pub use offer_rows::OfferRow;
 pub use pause::{LONGEST_PAUSE_MS, Refusals, first_pause_ms};
 pub use proposal::{

@@ -8,6 +8,7 @@ mod host_launch_config;
 mod launch_config;
 mod pending_launch;
 mod registration;
+mod relayed_host;
 mod renewal;
 mod worker_place;
 
@@ -16,6 +17,7 @@ pub use error::WorkerError;
 pub use error_reports::{WorkerReport, report_error};
 pub use launch_config::ask_launch_config;
 pub use registration::{Registration, RegistrationResult, register};
+pub use relayed_host::{RelayedHost, register_relayed};
 pub use renewal::renew;
 pub use worker_place::Declaration;
 

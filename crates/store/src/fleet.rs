@@ -17,6 +17,7 @@ pub mod pool_news;
 pub mod pool_resources;
 pub mod pool_waits;
 pub mod pools;
+pub mod relays;
 pub mod running_workers;
 pub mod shadow_plans;
 pub mod started_workers;

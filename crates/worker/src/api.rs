@@ -146,6 +146,8 @@ pub(crate) fn register(identity: &Identity, boot_time: Option<Timestamp>) -> Cal
             document,
             signature,
         } => json!({"document": document, "signature": signature}),
+        // Such a worker is registered already.
+        Proof::Relay(_) => json!({}),
     };
     let mut body = json!({
         "workerPoolId": identity.pool.as_str(),

@@ -24,7 +24,7 @@ const FILE: &str = "worker-state.json";
 /// The reply to a registration and the state file have this form.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct RegistrationState {
+pub struct RegistrationState {
     pub(crate) credentials: Credentials,
     #[serde(deserialize_with = "parsed")]
     pub(crate) expires: Timestamp,

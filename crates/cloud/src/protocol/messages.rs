@@ -242,5 +242,7 @@ pub(super) fn proof(proof: &Proof) -> Value {
             signature,
         } => json!({"document": document, "signature": signature.expose()}),
         Proof::Document(document) => json!({"document": document}),
+        // Relays identify declared hosts only, and programs have none.
+        Proof::Relay => json!({}),
     }
 }

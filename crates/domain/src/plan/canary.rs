@@ -100,8 +100,8 @@ pub(super) fn share_out(
         };
         if machines < wanted {
             notes.add(format!(
-                "{}: {machines} instead of {wanted} machines as a canary, until one of those that \
-                 start has claimed a task",
+                "{}: {machines} instead of {wanted} machines as a canary: no machine of this canary \
+                 has claimed a task yet",
                 snapshot.name_of(offer)
             ));
         }

@@ -10,7 +10,7 @@ use super::{Settings, Snapshot};
 /// Part of the reason that says how many units a pool needs.
 pub(super) const UNITS_NEEDED: &str = " needed: ";
 /// Why a pool leaves a quota to others.
-pub(super) const OVER_SHARE: &str = "its quota is used up, and the pool has ";
+pub(crate) const OVER_SHARE: &str = "its quota is used up, and the pool has ";
 
 /// The tasks and the capacity of a pool, in capacity units (a task takes one).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

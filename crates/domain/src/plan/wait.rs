@@ -222,21 +222,15 @@ impl Snapshot {
         // The maximum of the pool is no fault of a launch config.
         budget.units = u64::MAX;
         let offers = UsableOffers::open(self, budget, &mut notes);
-        let left_to_others = self.settings.own_strategy().left_to_others(self);
-        let is_left = |offer: &Offer| {
-            let offering = offer.offering().filter(|_| !left_to_others.is_empty());
-            offering.is_some_and(|id| left_to_others.contains_key(&id))
-        };
         let mut blocked = Vec::new();
         for (index, skip) in &offers.skipped {
             let offer = &self.offers[*index];
             if !is_normal(offer) || offer.initial_weight <= 0.0 {
                 continue;
             }
-            let cause = if is_left(offer) {
-                WaitCause::Quota
-            } else {
-                self.cause_of(offer)
+            let cause = match skip.is_left {
+                true => WaitCause::Quota,
+                false => self.cause_of(offer),
             };
             let next_try = skip.usability.next_try();
             let next_try = next_try.or_else(|| pause_end(&skip.why));

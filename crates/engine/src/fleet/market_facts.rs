@@ -135,7 +135,7 @@ fn read_rivals(
     let rivals = others.into_iter().map(|mut other| {
         other.quotas.retain(|offering, _| quotas.contains(offering));
         Rival {
-            demand: other.level,
+            demand: other.wanted,
             held: other.held,
             quotas: other.quotas,
         }

@@ -94,6 +94,16 @@ const BLOCKS: &[(&str, &str, Way)] = &[
         "fleetwright override set",
         Way::Run(overrides),
     ),
+    (
+        "docs/datacentre.md",
+        "fleetwright pool create",
+        Way::Skip("is run by the tests of relays"),
+    ),
+    (
+        "docs/datacentre.md",
+        "umask 077",
+        Way::Skip("is run by the tests of relays"),
+    ),
     ("docs/fleet.md", "fleetwright budget set", Way::Run(budgets)),
     (
         "docs/operations.md",
@@ -116,6 +126,11 @@ const BLOCKS: &[(&str, &str, Way)] = &[
         "docs/operations.md",
         "(umask 077",
         Way::Skip("is run by the block before it"),
+    ),
+    (
+        "docs/rules.md",
+        "fleetwright rules evaluate",
+        Way::Skip("is run by the tests of the command"),
     ),
     (
         "docs/rules.md",

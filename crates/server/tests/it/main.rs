@@ -133,6 +133,7 @@ mod references;
 mod refusals_logged;
 mod registration;
 mod registration_early;
+mod relayed_hosts;
 mod request_counts;
 mod reregistration;
 mod restart;

@@ -397,7 +397,7 @@ impl<'a> ContestedQuota<'a> {
         given: &Given,
     ) -> Option<Contest> {
         let own = QuotaUse {
-            needed: load.pending + load.claimed,
+            needed: (load.pending + load.claimed).min(exact(snapshot.settings.max_capacity)),
             everywhere: load.running + load.coming,
             held: (exact(self.held) - released).max(0.0),
         };

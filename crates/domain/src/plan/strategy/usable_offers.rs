@@ -9,7 +9,6 @@ use super::super::notes::{Notes, units};
 use super::super::spot_bids::{Budget, NoBid};
 use super::super::usability::Usability;
 use super::super::{Award, MAX_MACHINES, Offer, Snapshot};
-use super::Strategy;
 use crate::time::Timestamp;
 
 /// One plan tries at most this many launch configs whose pause is over: those that have waited
@@ -51,12 +50,23 @@ pub(in crate::plan) struct UsableOffer<'a> {
 pub(in crate::plan) struct Skip {
     pub(in crate::plan) why: String,
     pub(in crate::plan) usability: Usability,
+    /// The pool leaves the offering to others.
+    pub(in crate::plan) is_left: bool,
+}
+
+impl Skip {
+    fn new(why: String, usability: Usability) -> Self {
+        Self {
+            why,
+            usability,
+            is_left: false,
+        }
+    }
 }
 
 impl From<String> for Skip {
     fn from(why: String) -> Self {
-        let usability = Usability::Unusable;
-        Self { why, usability }
+        Self::new(why, Usability::Unusable)
     }
 }
 
@@ -115,11 +125,8 @@ impl<'a> UsableOffers<'a> {
         for (index, offer) in snapshot.offers.iter().enumerate() {
             let offering = offer.offering().filter(|_| !left_to_others.is_empty());
             let why_left = offering.and_then(|id| left_to_others.get(&id));
-            let usable_offer = match why_left {
-                Some(why) => Err(Skip::from(why.clone())),
-                None => UsableOffer::of(snapshot, strategy, index, &budget, notes),
-            };
-            match usable_offer {
+            let why_left = why_left.map(String::as_str);
+            match UsableOffer::of(snapshot, index, why_left, &budget, notes) {
                 Ok(offer) => usable.push(offer),
                 Err(skip) => {
                     let (name, why) = (snapshot.name_of(offer), &skip.why);
@@ -206,15 +213,15 @@ impl<'a> UsableOffers<'a> {
 impl<'a> UsableOffer<'a> {
     fn of(
         snapshot: &'a Snapshot,
-        strategy: &dyn Strategy,
         index: usize,
+        why_left: Option<&str>,
         budget: &Budget,
         notes: &mut Notes,
     ) -> Result<Self, Skip> {
         let (settings, offer) = (&snapshot.settings, &snapshot.offers[index]);
+        let strategy = settings.own_strategy();
         if let Some(canary) = &offer.canary {
-            let (why, usability) = (canary.text(), Usability::Usable);
-            return Err(Skip { why, usability });
+            return Err(Skip::new(canary.text(), Usability::Usable));
         }
         let each = offer.capacity_each.max(1);
         let left = offer.machines(settings.max_capacity, snapshot.now)?;
@@ -239,6 +246,12 @@ impl<'a> UsableOffer<'a> {
             }
             no_bid.to_string()
         })?;
+        if let Some(why) = why_left {
+            return Err(Skip {
+                is_left: true,
+                ..Skip::from(why.to_owned())
+            });
+        }
         if let (Some(weight), Some(failures_text)) = (weight, offer.failures_text()) {
             notes.add(format!(
                 "{}: weight {}, {failures_text}",
@@ -337,24 +350,24 @@ fn weight(offer: &Offer, condition: Condition) -> Result<Option<f64>, Skip> {
     match condition {
         Condition::Usable(share) => Ok(Some(offer.initial_weight * share)),
         Condition::Due => Ok(None),
-        Condition::Resting { until } => Err(Skip {
-            why: format!("{}, tried again at {}", failures_text(), time_of_day(until)),
-            usability: Usability::ShutOff { until },
-        }),
-        Condition::ShutOff { trouble, until } => Err(Skip {
-            why: format!("shut off: {trouble}, next try {}", time_of_day(until)),
-            usability: Usability::ShutOff { until },
-        }),
-        Condition::OnTrial { until } => Err(Skip {
-            why: format!("on trial with one machine, next try {}", time_of_day(until)),
-            usability: Usability::OnTrial { until: Some(until) },
-        }),
+        Condition::Resting { until } => Err(Skip::new(
+            format!("{}, tried again at {}", failures_text(), time_of_day(until)),
+            Usability::ShutOff { until },
+        )),
+        Condition::ShutOff { trouble, until } => Err(Skip::new(
+            format!("shut off: {trouble}, next try {}", time_of_day(until)),
+            Usability::ShutOff { until },
+        )),
+        Condition::OnTrial { until } => Err(Skip::new(
+            format!("on trial with one machine, next try {}", time_of_day(until)),
+            Usability::OnTrial { until: Some(until) },
+        )),
         Condition::Awaited => {
             let when = "tried again when it is known whether its last machine starts";
-            Err(Skip {
-                why: format!("{}, {when}", failures_text()),
-                usability: Usability::OnTrial { until: None },
-            })
+            Err(Skip::new(
+                format!("{}, {when}", failures_text()),
+                Usability::OnTrial { until: None },
+            ))
         }
     }
 }

@@ -235,7 +235,7 @@ impl SampledPool {
             .filter_map(|id| Some((id.clone(), *memories.get(id)?)))
             .collect();
         let capacity = facts.capacity();
-        let sample = PoolSample {
+        let mut sample = PoolSample {
             level: demand.pending.saturating_add(demand.claimed),
             held: capacity.running.saturating_add(capacity.coming()),
             // Other pools make no room for a shadow.
@@ -253,6 +253,7 @@ impl SampledPool {
         let Ok(snapshot) = facts.snapshot(&bids.usable, &Rooms::new(), Vec::new()) else {
             return Ok(None);
         };
+        sample.wanted = sample.level.min(snapshot.settings.max_capacity);
         let mut offerings = offerings;
         if !decides_by_memory {
             for offering in offerings.values_mut() {
@@ -274,8 +275,12 @@ fn used_up_quotas(
     offerings: &BTreeMap<LaunchConfigId, OfferingId>,
     memories: &BTreeMap<OfferingId, OfferingMemory>,
 ) -> BTreeMap<OfferingId, u64> {
+    let full = market_facts::used_up_quotas(memories);
+    if full.is_empty() {
+        return BTreeMap::new();
+    }
     let held = market_facts::held_units(facts, offerings);
-    let full = market_facts::used_up_quotas(memories).into_iter();
+    let full = full.into_iter();
     full.map(|id| {
         let units = held.get(&id).copied().unwrap_or(0);
         (id, units)

@@ -30,6 +30,7 @@ pub(super) struct PlannedPool {
     groups: Vec<WorkerGroup>,
     provider_id: ProviderId,
     most_pending: u64,
+    max_capacity: u64,
     /// Of launch configs that set none.
     idle_hold_ms: i64,
     /// The shortest of all launch configs.
@@ -125,6 +126,7 @@ impl PlannedPool {
             places,
             provider_id: provider_id()?,
             most_pending,
+            max_capacity: settings.max_capacity,
             least_hold_ms: least_hold_ms(&launch_configs, idle_hold_ms),
             idle_hold_ms,
             log: LaunchLog::default(),
@@ -253,6 +255,12 @@ impl PlannedPool {
     /// The offerings of its launch configs, by their indexes.
     pub(super) fn offerings(&self) -> BTreeSet<usize> {
         self.configs.iter().map(|config| config.offering).collect()
+    }
+
+    /// Units that its tasks need, up to its maximum.
+    pub(super) fn wanted(&self, state: &PoolState) -> u64 {
+        let needed = state.n_pending() + state.n_claimed();
+        needed.min(self.max_capacity)
     }
 
     /// Units of these offerings that run or are to come.
