@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use contract::{Invalid, Problem};
 use domain::id::{LaunchToken, PoolId, ProviderId, WorkerGroup, WorkerKey};
 use domain::launch_config::LaunchConfig;
-use domain::plan::Bid;
+use domain::plan::{BidRequest, Bids};
 use domain::pool::Pool;
 use domain::text::one_line;
 use domain::time::Timestamp;
@@ -243,8 +243,8 @@ impl Machines for PanicGuard {
         asked.unwrap_or(Some(0))
     }
 
-    fn bid(&self, config: &LaunchConfig, now: Timestamp) -> Result<Bid, String> {
-        let asked = self.caught_now("bid", || self.inner().bid(config, now));
+    fn bids(&self, config: &LaunchConfig, request: Option<&BidRequest>, now: Timestamp) -> Bids {
+        let asked = self.caught_now("bids", || self.inner().bids(config, request, now));
         asked.unwrap_or_else(Err)
     }
 

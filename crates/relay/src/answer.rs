@@ -116,7 +116,7 @@ struct Served {
     given: Arc<HostCredentials>,
 }
 
-/// What is known of a host, for announcements.
+/// The known facts about a host, for announcements.
 #[derive(Default)]
 struct Known {
     host: Option<HostName>,

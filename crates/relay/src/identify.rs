@@ -1,7 +1,7 @@
 //! Identifies a host: its address must have one name, and that name the address.
 //!
-//! Whoever sets the name of an address (the owner of the network) may write any name there, and
-//! whoever owns a name may write any address there. Only both together identify a host.
+//! The owner of a network may give an address any name, and the owner of a name may give it any
+//! address. Only both together identify a host.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;

@@ -30,7 +30,6 @@ use crate::worker_manager::{NoClient, WorkerManager};
 
 /// Maximum time for a request's head, and of an idle connection.
 const HEAD_LIMIT: Duration = Duration::from_secs(10);
-const MAX_HEADERS: usize = 64;
 const MAX_HEAD_BYTES: usize = 16 * 1024;
 /// Time until the next try after accepting a connection failed, for example with too many open
 /// files.
@@ -56,7 +55,7 @@ pub enum RelayError {
     },
 }
 
-/// What the relay gets from its process.
+/// The parts of a relay that its process chooses.
 pub struct Surroundings {
     pub access_token: Secret,
     pub machine: Machine,
@@ -211,7 +210,6 @@ impl Server {
         let serving = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_LIMIT)
-            .max_headers(MAX_HEADERS)
             .max_buf_size(MAX_HEAD_BYTES)
             .serve_connection(TokioIo::new(stream), service);
         if let Err(problem) = watcher.watch(serving).await {

@@ -133,6 +133,8 @@ CREATE TABLE workers (
     advice_reason TEXT,
     -- As agreed at the launch, per hour; null: not known.
     price BIGINT,
+    -- That of its launch; null: the strategy of the pool did not learn.
+    offering {key},
     -- 1: people declared it.
     declared BIGINT NOT NULL DEFAULT 0,
     PRIMARY KEY (worker_pool_id, worker_group, worker_id)

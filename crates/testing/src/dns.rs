@@ -1,4 +1,8 @@
 //! The DNS servers of scripts/with-dns, and what stands between them and their clients.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on should say where"
+)]
 
 use std::collections::HashSet;
 use std::io::Write as _;
@@ -17,6 +21,7 @@ const MAX_MESSAGE_BYTES: usize = 4_096;
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// The two servers, or `None` without them.
+#[expect(clippy::print_stdout, reason = "a skipped test must say so")]
 pub fn servers() -> Option<[SocketAddr; 2]> {
     let Ok(text) = std::env::var("TEST_DNS") else {
         println!("skipped: TEST_DNS is not set");
@@ -78,7 +83,7 @@ pub struct Interposer {
 
 #[derive(Default)]
 struct State {
-    /// Each question as it was sent, since clients repeat one that is late.
+    /// Each question as it was sent, since clients repeat late questions.
     questions: HashSet<Vec<u8>>,
     held_kind: Option<u16>,
     n_held: usize,

@@ -97,7 +97,7 @@ enum FileState {
     Problem(String),
 }
 
-/// What the files hold.
+/// The contents of the files.
 struct Contents {
     certificate: Vec<u8>,
     key: Vec<u8>,

@@ -9,7 +9,7 @@ use domain::id::{BadId, PoolId, ProviderId, WorkerGroup, WorkerId};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::state::RegistrationState;
+use crate::registration_state::RegistrationState;
 
 /// Longest identity file: a few lines, and the variables of tasks.
 const MAX_FILE_BYTES: u64 = 1 << 20;

@@ -10,7 +10,8 @@ use crate::client::{CallError, Client};
 use crate::credentials::Credentials;
 use crate::identity::{Identity, Proof};
 use crate::machine::{Backoff, boot_time, pause};
-use crate::state::{RegistrationState, StateFile};
+use crate::registration_state::RegistrationState;
+use crate::state::StateFile;
 
 /// The provider may announce the worker to the server a moment after it started.
 const FIRST_RETRY: Duration = Duration::from_millis(20);

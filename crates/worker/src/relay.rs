@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::identity::{BadIdentity, Identity, Names, Proof};
 use crate::machine::{Backoff, Machine};
-use crate::state::RegistrationState;
+use crate::registration_state::RegistrationState;
 
 const CALL_LIMIT: Duration = Duration::from_secs(20);
 const FIRST_RETRY: Duration = Duration::from_millis(500);

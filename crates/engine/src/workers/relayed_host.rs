@@ -13,8 +13,9 @@ use domain::worker::Worker;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::declared_workers::{Declaration, declare};
+use super::declared_workers::declare;
 use super::registration::{Registration, RegistrationResult, register};
+use super::worker_place::Declaration;
 use super::{WorkerError, find_provider};
 use crate::Engine;
 

@@ -1,4 +1,4 @@
-//! What an address may claim by DNS, alone or with somebody's help: only what both sides say counts.
+//! Claims of an address by DNS: only those count that both sides make.
 
 use std::time::Duration;
 

@@ -282,30 +282,6 @@ fn worker_cases() -> Vec<Case> {
     ]
 }
 
-fn relay_cases() -> Vec<Case> {
-    let host =
-        |declare: bool| json!({"address": "10.0.0.7", "hostName": "h7.dc1", "declare": declare});
-    let credentials = "/workers/pp%2Fee/g/w/relay-credentials";
-    let announced = json!({"version": "1", "started": "2026-09-21T14:13:20Z", "workerPools": [],
-        "intervalSeconds": 30, "served": 0, "refused": 0, "failed": 0, "hosts": []});
-    let declares: &[&str] = &[
-        "worker-manager:relay-credentials:pp/ee/g",
-        "worker-manager:create-worker:pp/ee/g/w",
-    ];
-    vec![
-        case_with("relayCredentials", credentials, host(false), &declares[..1]),
-        case_with("relayCredentials", credentials, host(true), declares),
-        case_with(
-            "announceRelay",
-            "/relay/dc1",
-            announced,
-            &["worker-manager:announce-relay:dc1"],
-        ),
-        case("relay", "/relay/dc1", &["worker-manager:get-relay:dc1"]),
-        case("listRelays", "/relays", &["worker-manager:list-relays"]),
-    ]
-}
-
 fn launch_config_cases() -> Vec<Case> {
     let get_pool: &[&str] = &["worker-manager:get-worker-pool:pp/ee"];
     vec![
@@ -490,7 +466,7 @@ fn cases_of(endpoint: &Endpoint) -> Vec<Case> {
         Service::WorkerManager => vec![
             pool_cases(),
             worker_cases(),
-            relay_cases(),
+            crate::relayed_hosts::cases(),
             launch_config_cases(),
             state_cases(),
             crate::configuration_authorization::whole_cases(),

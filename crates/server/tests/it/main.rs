@@ -61,6 +61,7 @@ mod fleet_pauses;
 mod fleet_phases;
 mod fleet_planner;
 mod fleet_pool_resources;
+mod fleet_quantity;
 mod fleet_rate_limit;
 mod fleet_refresh;
 mod fleet_regions;

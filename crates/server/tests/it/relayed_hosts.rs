@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::ask::{Answer, Who};
+use crate::authorization::{Case, case, case_with};
 use crate::database::{on_both, on_sqlite_first};
 use crate::samples::{DAY_MS, STATIC_SECRET, aws_pool, pool, static_pool, static_worker};
 use crate::world::World;
@@ -210,3 +211,27 @@ on_sqlite_first!(
         assert_eq!(world.now().millis_since(expires), -900 * SECOND_MS);
     }
 );
+
+pub(crate) fn cases() -> Vec<Case> {
+    let host =
+        |declare: bool| json!({"address": "10.0.0.7", "hostName": "h7.dc1", "declare": declare});
+    let credentials = "/workers/pp%2Fee/g/w/relay-credentials";
+    let announced = json!({"version": "1", "started": "2026-09-21T14:13:20Z", "workerPools": [],
+        "intervalSeconds": 30, "served": 0, "refused": 0, "failed": 0, "hosts": []});
+    let declares: &[&str] = &[
+        "worker-manager:relay-credentials:pp/ee/g",
+        "worker-manager:create-worker:pp/ee/g/w",
+    ];
+    vec![
+        case_with("relayCredentials", credentials, host(false), &declares[..1]),
+        case_with("relayCredentials", credentials, host(true), declares),
+        case_with(
+            "announceRelay",
+            "/relay/dc1",
+            announced,
+            &["worker-manager:announce-relay:dc1"],
+        ),
+        case("relay", "/relay/dc1", &["worker-manager:get-relay:dc1"]),
+        case("listRelays", "/relays", &["worker-manager:list-relays"]),
+    ]
+}

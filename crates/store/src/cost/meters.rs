@@ -81,11 +81,11 @@ statements! { TABLE;
          DO UPDATE SET leaving = NULL, ended = NULL";
     // From now on, with the time that is not charged yet.
     REASSIGN "meter_reassign" =
-        "UPDATE meters SET price = CAST($4 AS BIGINT), account = (\
-         SELECT account FROM cost_accounts WHERE worker_pool_id = $1 AND launch_config_id = $5 \
-         AND provider_id = $6 \
-         AND owner = COALESCE((SELECT owner FROM worker_pools WHERE worker_pool_id = $1), '') \
-         AND currency = $7) WHERE worker_pool_id = $1 AND worker_group = $2 AND worker_id = $3 \
+        "UPDATE meters SET price = CAST($1 AS BIGINT), account = (\
+         SELECT account FROM cost_accounts WHERE worker_pool_id = $2 AND launch_config_id = $3 \
+         AND provider_id = $4 \
+         AND owner = COALESCE((SELECT owner FROM worker_pools WHERE worker_pool_id = $2), '') \
+         AND currency = $5) WHERE worker_pool_id = $2 AND worker_group = $6 AND worker_id = $7 \
          AND ended IS NULL";
     LEAVING "meter_note_leaving" = concat!(
         "UPDATE meters SET leaving = $1 WHERE ", of_worker!("$2", "$3", "$4"),
@@ -208,7 +208,8 @@ pub(crate) fn insert(tx: &mut Tx<'_>, worker: &Worker) -> Result<()> {
 /// Charges a worker to its launch config at its price from now on; both have changed.
 pub fn reassign(tx: &mut Tx<'_>, worker: &Worker) -> Result<()> {
     let account = open_account(tx, worker)?;
-    tx.run(&REASSIGN, (&worker.key, &worker.price, account))
+    let WorkerKey { pool_id, group, id } = &worker.key;
+    tx.run(&REASSIGN, (&worker.price, pool_id, account, group, id))
 }
 
 /// The account of a worker: its launch config, its provider, and the currency of its price.
