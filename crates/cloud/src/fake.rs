@@ -10,6 +10,7 @@ mod bill;
 mod images;
 mod inventory;
 mod outcome;
+mod pools;
 mod script;
 #[cfg(test)]
 mod tests;
@@ -20,10 +21,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use access::Secret;
 use async_trait::async_trait;
 use contract::{Invalid, Schemas};
-use domain::id::{LaunchToken, WorkerGroup, WorkerKey};
+use domain::id::{LaunchToken, PoolId, WorkerGroup, WorkerKey};
 use domain::launch::{self, Cause};
 use domain::launch_config::LaunchConfig;
 use domain::plan::{Bid, BidRequest, Bids};
+use domain::pool::Pool;
 use domain::time::{SECOND_MS, Timestamp};
 use domain::worker::Worker;
 use serde::Deserialize;
@@ -40,8 +42,8 @@ use crate::identity::Tokens;
 use crate::place::{self, Fills, Place, PlacesUnknown};
 use crate::{
     CloudError, IdentityClaim, ImageTarget, LaunchError, LaunchOrder, LaunchedMachine, Machines,
-    OwnedMachine, OwnedPage, Proof, Provider, ProviderContext, Region, Sighting, Verification,
-    VerifyError,
+    OwnedMachine, OwnedPage, PoolResourceMaker, Proof, Provider, ProviderContext, Region, Sighting,
+    Verification, VerifyError,
 };
 
 /// Workers that one `look` takes.
@@ -256,6 +258,9 @@ impl FakeCloud {
             | LaunchOutcome::Dying(_) => u32::MAX,
         };
         self.check_image(state, order)?;
+        if let Some(why) = state.groups.refusal(&order.pool.id, order.pool_data) {
+            return Err(refused(Cause::Configuration, &why));
+        }
         let mut n_made = 0;
         for number in 0..order.machines.min(limit) {
             let Some(mut machine) = self.make_machine(state, order, number) else {
@@ -313,6 +318,31 @@ impl Provider for FakeCloud {
 
     fn images(&self) -> Option<&dyn ImageTarget> {
         Some(self)
+    }
+
+    async fn terminate(&self) -> Result<(), CloudError> {
+        self.state().begin(Call::Terminate)
+    }
+
+    fn pool_resources(&self) -> Option<&dyn PoolResourceMaker> {
+        let needed = self.state().groups.are_needed;
+        needed.then_some(self as &dyn PoolResourceMaker)
+    }
+}
+
+#[async_trait]
+impl PoolResourceMaker for FakeCloud {
+    async fn prepare_pool(&self, pool: &Pool, _data: &Value) -> Result<Value, CloudError> {
+        let mut state = self.state();
+        state.begin(Call::PreparePool)?;
+        state.groups.make(&pool.id)
+    }
+
+    async fn release_pool(&self, pool_id: &PoolId, _data: &Value) -> Result<(), CloudError> {
+        let mut state = self.state();
+        state.begin(Call::ReleasePool)?;
+        let n_live = state.inventory.live_of_pool(pool_id);
+        state.groups.remove(pool_id, n_live)
     }
 }
 

@@ -10,6 +10,7 @@ mod messages;
 #[cfg(test)]
 mod tests;
 mod transport;
+mod workers;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -28,8 +29,8 @@ use serde_json::{Value, json};
 
 use self::bids::BidCache;
 use self::messages::{
-    ConfigCheck, Description, ErrorBody, LookResponse, MachinesResponse, SightingBody,
-    VerifyResponse, read,
+    ConfigCheck, Description, ErrorBody, LookResponse, MachinesResponse, OptionalOperation,
+    SightingBody, VerifyResponse, read,
 };
 pub(crate) use self::transport::{Answer, Failure, MAX_ANSWER_BYTES, Operation, Transport};
 use crate::identity::{Tokens, refuse, register_once};
@@ -37,8 +38,8 @@ use crate::place::{self, Fills, Place, PlacesUnknown};
 use crate::provider::refuse_if_any;
 use crate::{
     CloudError, IdentityClaim, ImageTarget, LaunchError, LaunchOrder, LaunchedMachine, Machines,
-    OwnedPage, Proof, Provider, ProviderContext, Region, SetupError, Sighting, ValidateError,
-    Verification, VerifyError,
+    OwnedPage, PoolResourceMaker, Proof, Provider, ProviderContext, Region, SetupError, Sighting,
+    ValidateError, Verification, VerifyError, WorkerCreator,
 };
 
 /// The version of `setup`, and of all requests to a provider that names no other.
@@ -81,6 +82,7 @@ impl<C: Transport> ProtocolProvider<C> {
                 places: Vec::new(),
                 fills: Fills::new(),
                 images: None,
+                operations: Vec::new(),
                 error: None,
             }),
             described: Mutex::default(),
@@ -361,6 +363,28 @@ impl<C: Transport> Provider for ProtocolProvider<C> {
         Some(self)
     }
 
+    async fn terminate(&self) -> Result<(), CloudError> {
+        if self.knows(OptionalOperation::Terminate) {
+            let _: Value = self.ask(Operation::Terminate, json!({})).await?;
+        }
+        Ok(())
+    }
+
+    fn creator(&self) -> Option<&dyn WorkerCreator> {
+        let creates = self.knows(OptionalOperation::CreateWorker);
+        creates.then_some(self as &dyn WorkerCreator)
+    }
+
+    /// A provider that makes resources for pools also removes them.
+    fn pool_resources(&self) -> Option<&dyn PoolResourceMaker> {
+        let both = [
+            OptionalOperation::PreparePool,
+            OptionalOperation::ReleasePool,
+        ];
+        let makes = both.into_iter().all(|operation| self.knows(operation));
+        makes.then_some(self as &dyn PoolResourceMaker)
+    }
+
     fn images(&self) -> Option<&dyn ImageTarget> {
         let has_images = self.description().images.is_some();
         has_images.then_some(self as &dyn ImageTarget)
@@ -401,6 +425,7 @@ impl<C: Transport> Machines for ProtocolProvider<C> {
         if let Some(max_price) = order.max_price {
             question["maxPrice"] = json!(max_price);
         }
+        messages::add_pool_data(&mut question, order.pool_data);
         // Providers that send no data with their bids may refuse members that they do not know.
         if !order.bid_data.is_empty() {
             question["bid"] = json!({"data": order.bid_data});

@@ -16,9 +16,10 @@ use domain::worker::{Terms, Worker};
 use futures_util::stream::{self, StreamExt as _};
 use serde_json::{Map, Value, json};
 
+use crate::cloud_error::CloudError;
 use crate::place::{Fills, Place, PlacesUnknown};
 use crate::region::Region;
-use crate::{ImageTarget, Sighting};
+use crate::{ImageTarget, PoolResourceMaker, Sighting, WorkerCreator};
 
 /// Pages of a list of machines at most: a longer list is treated as endless.
 pub const MAX_OWNED_PAGES: usize = 1_000;
@@ -50,6 +51,12 @@ pub trait Provider: Send + Sync {
         Ok(())
     }
 
+    /// Called once when a process that launched machines stops in an orderly way. Processes often
+    /// stop in another way, so no cleaning may depend on it.
+    async fn terminate(&self) -> Result<(), CloudError> {
+        Ok(())
+    }
+
     /// Verifies that the caller is the worker that it claims to be. An outage is not a refusal.
     async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verification, VerifyError>;
 
@@ -72,6 +79,16 @@ pub trait Provider: Send + Sync {
 
     /// For providers whose workers are declared by people.
     fn declarer(&self) -> Option<&dyn WorkerDeclarer> {
+        None
+    }
+
+    /// For providers with machines that also make single workers when people ask for them.
+    fn creator(&self) -> Option<&dyn WorkerCreator> {
+        None
+    }
+
+    /// For providers that keep resources for each pool.
+    fn pool_resources(&self) -> Option<&dyn PoolResourceMaker> {
         None
     }
 
@@ -248,6 +265,8 @@ pub struct LaunchOrder<'a> {
     pub price: Option<f64>,
     /// The data of the bid that won.
     pub bid_data: &'a Map<String, Value>,
+    /// The data of the pool's resources; `null`: the provider keeps none.
+    pub pool_data: &'a Value,
     /// The URL where the machines reach the server.
     pub root_url: &'a str,
     pub now: Timestamp,
@@ -323,37 +342,6 @@ impl MachineListing {
     }
 }
 
-/// A failed call to a cloud. The variants say what to do next.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CloudError {
-    /// Too many calls: call less often.
-    #[error("the cloud throttles our calls: {0}")]
-    Throttled(String),
-    /// The credentials are refused: an operator must look at them.
-    #[error("the cloud does not accept our credentials: {0}")]
-    Credentials(String),
-    /// The cloud cannot be reached, does not answer in time, or fails. Try again later.
-    #[error("the cloud is unavailable: {0}")]
-    Unavailable(String),
-    /// The cloud refuses this call for good. Do not repeat it.
-    #[error("the cloud refuses the call: {0}")]
-    Refused(String),
-}
-
-impl CloudError {
-    /// The error of a call that had no effect, for this cause.
-    pub(crate) fn caused_by(cause: Cause, text: String) -> Self {
-        match cause {
-            Cause::Throttled => Self::Throttled(text),
-            Cause::Credentials => Self::Credentials(text),
-            Cause::Unavailable => Self::Unavailable(text),
-            Cause::Capacity | Cause::Quota | Cause::Configuration | Cause::Lost => {
-                Self::Refused(text)
-            }
-        }
-    }
-}
-
 /// A pool's config is invalid or cannot be checked now.
 #[derive(Debug, thiserror::Error)]
 pub enum ValidateError {
@@ -404,6 +392,8 @@ pub trait WorkerDeclarer: Send + Sync {
 pub struct IdentityClaim<'a> {
     pub pool: &'a Pool,
     pub worker: &'a Worker,
+    /// The launch config of a declared worker.
+    pub launch_config: Option<&'a LaunchConfig>,
     pub proof: &'a Proof,
     pub now: Timestamp,
 }

@@ -369,8 +369,10 @@ impl Facts {
             let bids = bids::separate(bids, self.horizon.now);
             (0..).zip(bids).map(offer).collect::<Vec<Offer>>()
         };
-        let configs = self.launch_configs.iter().zip(bids);
-        let mut offers: Vec<Offer> = configs.flat_map(of_config).collect();
+        // Nothing is launched from the others.
+        let launching = self.launch_configs.iter().zip(bids);
+        let launching = launching.filter(|(config, _)| !config.is_for_hosts());
+        let mut offers: Vec<Offer> = launching.flat_map(of_config).collect();
         add_canaries(&mut offers);
         offers
     }

@@ -15,8 +15,8 @@ use async_trait::async_trait;
 use cloud::image::ImageTarget;
 use cloud::{
     CloudError, Fills, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine, Machines,
-    OwnedPage, Place, PlacesUnknown, Proof, Provider, Region, SetupError, Sighting, ValidateError,
-    Verification, VerifyError, WorkerDeclarer,
+    OwnedPage, Place, PlacesUnknown, PoolResourceMaker, Proof, Provider, Region, SetupError,
+    Sighting, ValidateError, Verification, VerifyError, WorkerCreator, WorkerDeclarer,
 };
 use contract::Invalid;
 use domain::id::{LaunchToken, ProviderId, WorkerGroup, WorkerKey};
@@ -266,6 +266,19 @@ impl Provider for RateLimitedProvider {
 
     fn declarer(&self) -> Option<&dyn WorkerDeclarer> {
         self.provider.declarer()
+    }
+
+    async fn terminate(&self) -> Result<(), CloudError> {
+        self.provider.terminate().await
+    }
+
+    /// Calls for single workers and for pools are few, and not limited.
+    fn creator(&self) -> Option<&dyn WorkerCreator> {
+        self.provider.creator()
+    }
+
+    fn pool_resources(&self) -> Option<&dyn PoolResourceMaker> {
+        self.provider.pool_resources()
     }
 
     /// Calls about images are few, and not limited.

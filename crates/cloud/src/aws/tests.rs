@@ -79,6 +79,7 @@ impl Ordering {
             max_price: self.max_price,
             price: None,
             bid_data: &self.bid_data,
+            pool_data: &Value::Null,
             root_url: "https://fleet.example.com",
             now: now(),
         };

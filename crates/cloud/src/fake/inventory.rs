@@ -6,7 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-use domain::id::{LaunchConfigId, LaunchToken, WorkerId, WorkerKey};
+use domain::id::{LaunchConfigId, LaunchToken, PoolId, WorkerId, WorkerKey};
 use domain::time::{HOUR_MS, Timestamp};
 
 use crate::{MachineEnd, Sighting};
@@ -163,6 +163,12 @@ impl Inventory {
 
     pub(super) fn live(&self) -> u64 {
         self.live
+    }
+
+    /// The machines of a pool that have not ended.
+    pub(super) fn live_of_pool(&self, pool_id: &PoolId) -> usize {
+        let of_pool = |machine: &&Machine| machine.key.pool_id == *pool_id && machine.counted;
+        self.machines.values().filter(of_pool).count()
     }
 
     pub(super) fn live_in(&self, place: &str) -> u64 {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-use domain::id::{LaunchConfigId, LaunchToken, WorkerGroup, WorkerKey};
+use domain::id::{LaunchConfigId, LaunchToken, PoolId, WorkerGroup, WorkerKey};
 use domain::launch::Cause;
 use domain::plan::{Bid, BidRequest};
 use domain::time::Timestamp;
@@ -10,6 +10,7 @@ use domain::time::Timestamp;
 use super::images::Images;
 use super::inventory::{Inventory, Machine};
 use super::outcome::{Call, Decider, LaunchOutcome};
+use super::pools::Groups;
 use super::{FakeCloud, Sighting};
 use crate::{CloudError, LaunchOrder, Place, PlacesUnknown};
 
@@ -20,6 +21,7 @@ const MAX_TOKENS_COUNTED: usize = 100_000;
 pub(super) struct State {
     pub(super) inventory: Inventory,
     pub(super) images: Images,
+    pub(super) groups: Groups,
     /// Machine limits, by launch config or region.
     pub(super) stock: HashMap<String, u64>,
     pub(super) prices: HashMap<String, f64>,
@@ -106,6 +108,21 @@ impl State {
 
 /// Scripts.
 impl FakeCloud {
+    /// From now on, machines need a group of their pool.
+    pub fn need_groups(&self) {
+        self.state().groups.are_needed = true;
+    }
+
+    /// The pools with a group.
+    pub fn groups(&self) -> Vec<PoolId> {
+        self.state().groups.made.keys().cloned().collect()
+    }
+
+    /// Loses the next answer about a group.
+    pub fn lose_group_answer(&self) {
+        self.state().groups.loses_answer = true;
+    }
+
     /// Sets the outcomes of the next launches, in order.
     pub fn next_launches(&self, outcomes: impl IntoIterator<Item = LaunchOutcome>) {
         self.state().outcomes.extend(outcomes);

@@ -64,6 +64,7 @@ impl World {
             max_price: None,
             price: None,
             bid_data: &Map::new(),
+            pool_data: &Value::Null,
             root_url: ROOT_URL,
             now: self.cloud.now(),
         };

@@ -92,6 +92,7 @@ impl Machine {
             max_price: None,
             price: None,
             bid_data: &serde_json::Map::new(),
+            pool_data: &Value::Null,
             root_url: ROOT_URL,
             now: self.clock.now(),
         };

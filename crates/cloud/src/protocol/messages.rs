@@ -26,9 +26,23 @@ pub(super) struct Description {
     /// `None`: the provider takes no images.
     #[serde(default)]
     pub(super) images: Option<ImagesBody>,
+    /// The optional operations that the provider knows.
+    #[serde(default)]
+    pub(super) operations: Vec<OptionalOperation>,
     /// The error of the last try, if it failed.
     #[serde(skip)]
     pub(super) error: Option<CloudError>,
+}
+
+/// An optional operation that a provider knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum OptionalOperation {
+    CreateWorker,
+    UpdateWorker,
+    PreparePool,
+    ReleasePool,
+    Terminate,
 }
 
 #[derive(Debug, Deserialize)]
@@ -210,6 +224,16 @@ pub(super) fn worker(worker: &Worker) -> Value {
         described["launchConfigId"] = json!(id.as_str());
     }
     described
+}
+
+/// Adds the data that the provider keeps for the pool, if there is any: providers that keep none
+/// may refuse members that they do not know.
+pub(super) fn add_pool_data(question: &mut Value, data: &Value) {
+    if let Value::Object(data) = data
+        && !data.is_empty()
+    {
+        question["poolData"] = json!(data);
+    }
 }
 
 /// The proof in the form in which the worker sent it.

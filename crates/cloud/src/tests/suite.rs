@@ -119,6 +119,7 @@ impl<'a> Order<'a> {
             max_price: None,
             price: None,
             bid_data: &self.bid_data,
+            pool_data: &Value::Null,
             root_url: &self.root_url,
             now: self.fixture.now(),
         }
@@ -503,6 +504,7 @@ async fn verify(
     let claim = IdentityClaim {
         pool,
         worker,
+        launch_config: None,
         proof,
         now: fixture.now(),
     };

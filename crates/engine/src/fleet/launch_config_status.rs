@@ -18,6 +18,7 @@ use domain::plan::{Bids, OfferWeight, StrategyName, weights};
 use domain::pool::Pool;
 use domain::supply::Horizon;
 use domain::time::Timestamp;
+use store::host_numbers::HostNumbers;
 use store::{Part, StoreError, Tx};
 
 use super::bids::{PoolBids, group_of};
@@ -40,7 +41,8 @@ pub struct LaunchConfigStatus {
     pub state: LaunchConfigState,
     pub pause: Option<Override>,
     pub strategy: Option<StrategyName>,
-    /// `None`: it is archived, or the config of its pool is invalid for planning.
+    /// `None`: it is archived or of declared hosts, or the config of its pool is invalid for
+    /// planning.
     pub weight: Option<OfferWeight>,
     pub workers: Counts,
     /// Units that exist or may still appear.
@@ -89,6 +91,8 @@ struct PoolReading {
     bids: PoolBids,
     records: BTreeMap<LaunchConfigId, LaunchRecord>,
     failures: BTreeMap<LaunchConfigId, Vec<LaunchFailures>>,
+    /// The numbers of launch configs of declared hosts.
+    hosts: BTreeMap<LaunchConfigId, LaunchNumbers>,
     errors: BTreeMap<LaunchConfigId, ErrorReport>,
     rooms: Rooms,
 }
@@ -259,6 +263,8 @@ impl Reader {
         let is_known = |failure: &LaunchFailures| failure.cause != FailureCause::NeverClaimed;
         failures.retain(|failure| self.horizon.hears_workers || is_known(failure));
         let mut failures = group_by_pool(failures, |failure| failure.pool_id.clone());
+        let hosts = store::host_numbers::between(tx, &window, &first, &last)?;
+        let mut hosts = group_by_pool(hosts, |numbers| numbers.pool_id.clone());
         let mut errors = group_by_pool(
             store::worker_errors::newest_between(tx, &first, &last, self.since)?,
             |report| report.pool_id.clone(),
@@ -289,6 +295,7 @@ impl Reader {
             PoolReading {
                 records,
                 failures: by_launch_config(failures.remove(&id).unwrap_or_default()),
+                hosts: numbers_of_hosts(hosts.remove(&id).unwrap_or_default()),
                 errors: newest_errors(errors.remove(&id).unwrap_or_default()),
                 rooms: rooms.clone(),
                 facts,
@@ -344,6 +351,13 @@ fn by_launch_config(
     all
 }
 
+fn numbers_of_hosts(hosts: Vec<HostNumbers>) -> BTreeMap<LaunchConfigId, LaunchNumbers> {
+    let by_config = hosts
+        .into_iter()
+        .map(|hosts| (hosts.launch_config_id, hosts.numbers));
+    by_config.collect()
+}
+
 fn newest_errors(reports: Vec<ErrorReport>) -> BTreeMap<LaunchConfigId, ErrorReport> {
     let named = reports
         .into_iter()
@@ -367,7 +381,10 @@ impl PoolReading {
             .snapshot(&self.bids.usable, &self.rooms, Vec::new())
             .ok();
         let weights = snapshot.as_ref().map(weights).unwrap_or_default();
-        let ids = facts.launch_configs.iter().map(|config| config.id.clone());
+        // As in the snapshot: nothing is launched from the launch configs of hosts.
+        let launching = facts.launch_configs.iter();
+        let launching = launching.filter(|config| !config.is_for_hosts());
+        let ids = launching.map(|config| config.id.clone());
         let mut weights: BTreeMap<LaunchConfigId, OfferWeight> = ids.zip(weights).collect();
         let mut places = self.places();
         let live = facts.inventory.live();
@@ -387,7 +404,10 @@ impl PoolReading {
                 weight: weights.remove(&id),
                 workers: workers.remove(&id).unwrap_or_default(),
                 capacity: live.get(&id).copied().unwrap_or(0),
-                numbers: LaunchNumbers::of(self.records.get(&id), &failures),
+                numbers: match config.is_for_hosts() {
+                    true => self.hosts.remove(&id).unwrap_or_default(),
+                    false => LaunchNumbers::of(self.records.get(&id), &failures),
+                },
                 last_error: self.errors.remove(&id),
                 failures,
                 region,

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use cloud::{
     CloudError, FakeCloud, FakeSettings, IdentityClaim, ImageTarget, LaunchError, LaunchOrder,
-    LaunchedMachine, Machines, OwnedPage, Proof, Provider, ProviderContext, Region, Sighting,
-    ValidateError, Verification, VerifyError,
+    LaunchedMachine, Machines, OwnedPage, PoolResourceMaker, Proof, Provider, ProviderContext,
+    Region, Sighting, ValidateError, Verification, VerifyError,
 };
 use contract::{Invalid, Schemas};
 use domain::id::{LaunchToken, WorkerGroup, WorkerKey};
@@ -152,6 +152,14 @@ impl Provider for TestCloud {
 
     fn machines(&self) -> Option<&dyn Machines> {
         Some(self)
+    }
+
+    async fn terminate(&self) -> Result<(), CloudError> {
+        self.fake.terminate().await
+    }
+
+    fn pool_resources(&self) -> Option<&dyn PoolResourceMaker> {
+        self.fake.pool_resources()
     }
 }
 

@@ -32,7 +32,8 @@ statements! { TABLE;
     BETWEEN "worker_supply_between" =
         "SELECT g.worker_pool_id, COALESCE(g.launch_config_id, ''), g.state, g.draining, \
          g.workers, g.capacity, \
-         CASE WHEN g.launch_config_id IS NULL THEN 0 ELSE COALESCE(c.archived, 1) END FROM (\
+         CASE WHEN g.launch_config_id IS NULL OR c.hosts = 1 THEN 0 \
+         ELSE COALESCE(c.archived, 1) END FROM (\
          SELECT worker_pool_id, launch_config_id, state, draining, COUNT(*) AS workers, \
          CAST(SUM(capacity) AS BIGINT) AS capacity FROM workers \
          WHERE state <> 'stopped' AND worker_pool_id >= $1 AND worker_pool_id <= $2 \
@@ -92,7 +93,8 @@ pub fn by_offering(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<Vec<OfferingGrou
 }
 
 /// The workers that are not stopped, of all pools from the first to the last, ordered by pool and
-/// launch config, and whether this launch config is archived or deleted.
+/// launch config, and whether this launch config is archived or deleted. Declared hosts of an
+/// archived one get another, and need no decision.
 pub fn between(tx: &mut Tx<'_>, first: &PoolId, last: &PoolId) -> Result<Vec<(Group, bool)>> {
     tx.rows(&BETWEEN, (first, last, ALL_ROWS))
 }

@@ -21,7 +21,7 @@ columns! { worker: Worker(StoredWorker) {
     launch_config_id: Mutable "launch_config_id",
     state: Mutable "state",
     capacity: Mutable "capacity",
-    price: Fixed "price",
+    price: Mutable "price",
     created: Fixed "created",
     expires: Mutable "expires",
     last_modified: Mutable "last_modified",
@@ -39,6 +39,7 @@ also {
     Mutable "idle_hold" = worker.terms.idle_hold_ms,
     Mutable "advised" = worker.terms.advice.as_ref().map(|advice| advice.decided_at),
     Mutable "advice_reason" = worker.terms.advice.as_ref().map(|advice| &advice.reason),
+    Fixed "declared" = worker.is_declared(),
 } }
 
 impl Field for Option<PreviousSecret> {

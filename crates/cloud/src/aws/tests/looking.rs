@@ -172,6 +172,7 @@ async fn each_of_several_instance_types_has_a_bid_and_the_chosen_one_is_launched
                 max_price: None,
                 price: bid.price,
                 bid_data: &bid.data,
+                pool_data: &Value::Null,
                 root_url: &moto.root_url,
                 now: moto.now(),
             })
