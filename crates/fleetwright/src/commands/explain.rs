@@ -338,9 +338,10 @@ mod tests {
             "shadow": {"problem": "shadowStrategy: weighted does not accept the settings"},
             "now": {"text": "nothing to do\nbecause nothing waits\n", "offers": [
                 {"launchConfigId": "lc-1", "providerId": "aws", "place": "us-west-2a m5.large spot",
-                    "price": 0.031, "pricePerUsefulHour": 0.0333333333, "readyMs": 74_400,
+                    "capacityEach": 1, "price": 0.031, "pricePerUsefulHour": 0.0333333333, "readyMs": 74_400,
                     "offered": 10, "taken": 0, "why": "not needed"},
                 {"launchConfigId": "lc-2", "providerId": "racks", "place": "", "price": null,
+                    "capacityEach": 12,
                     "pricePerUsefulHour": null, "readyMs": null, "offered": 0, "taken": 0,
                     "why": "racks refuses to bid (quota): enough"},
             ]},
@@ -360,9 +361,9 @@ mod tests {
           nothing to do
           because nothing waits
           offers:
-            OFFER                                $ PER H  $ PER USEFUL H  READY IN  OFFERED  TAKEN  WHY
-            aws us-west-2a m5.large spot (lc-1)    0.031        0.033333      74 s       10      0  not needed
-            racks (lc-2)                               -               -         -        0      0  racks refuses to bid (quota): enough
+            OFFER                                UNITS  $ PER H  $ PER USEFUL H  READY IN  OFFERED  TAKEN  WHY
+            aws us-west-2a m5.large spot (lc-1)      1    0.031        0.033333      74 s       10      0  not needed
+            racks (lc-2)                            12        -               -         -        0      0  racks refuses to bid (quota): enough
 
         Plan 7 (2026-11-21 06:00:00Z), by balanced
           launch lc-1 x1
