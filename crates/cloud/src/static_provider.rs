@@ -13,8 +13,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    CostPerHour, DeclarationError, IdentityClaim, Proof, ProofRefused, Provider, Verification,
-    VerifyError, WorkerDeclarer,
+    ConfiguredRegion, CostPerHour, DeclarationError, IdentityClaim, Proof, ProofRefused, Provider,
+    Verification, VerifyError, WorkerDeclarer,
 };
 
 /// The key of a worker's provider data with the digest of its secret.
@@ -24,6 +24,7 @@ pub struct StaticProvider {
     schemas: Schemas,
     keyring: Arc<Keyring>,
     cost: CostPerHour,
+    region: Option<ConfiguredRegion>,
 }
 
 /// The section `[providers.<id>]` with `kind = "static"`.
@@ -32,6 +33,8 @@ pub struct StaticProvider {
 pub struct StaticSettings {
     /// Dollars per hour and host.
     pub cost_per_hour: CostPerHour,
+    /// The region of its places, for rules. Default: the id of the provider.
+    pub region: Option<ConfiguredRegion>,
 }
 
 impl StaticProvider {
@@ -40,6 +43,7 @@ impl StaticProvider {
             schemas,
             keyring,
             cost: settings.cost_per_hour,
+            region: settings.region.clone(),
         }
     }
 
@@ -90,6 +94,10 @@ impl Provider for StaticProvider {
                 .unwrap_or(lifecycle::DEFAULT_REREGISTRATION_MS),
             worker_config: config.get("workerConfig").cloned().unwrap_or(json!({})),
         })
+    }
+
+    fn region(&self) -> Option<&ConfiguredRegion> {
+        self.region.as_ref()
     }
 
     fn declarer(&self) -> Option<&dyn WorkerDeclarer> {

@@ -7,6 +7,7 @@ mod launch_config;
 mod pending_launch;
 mod registration;
 mod renewal;
+mod selected_workers;
 
 pub use declared_workers::{Declaration, declare, remove, update_declaration};
 pub use error::WorkerError;
@@ -14,6 +15,9 @@ pub use error_reports::{WorkerReport, report_error};
 pub use launch_config::ask_launch_config;
 pub use registration::{Registration, RegistrationResult, register};
 pub use renewal::renew;
+pub use selected_workers::{
+    EndOrder, EndedWorkers, MAX_ENDED, check_selection, count_workers, end_workers, select_workers,
+};
 
 use std::sync::Arc;
 

@@ -16,6 +16,7 @@ pub mod pool_news;
 pub mod pool_waits;
 pub mod pools;
 pub mod running_workers;
+pub mod selected_workers;
 pub mod shadow_plans;
 pub mod started_workers;
 pub mod worker_counts;

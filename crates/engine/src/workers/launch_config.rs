@@ -6,6 +6,7 @@ use domain::time::Timestamp;
 
 use super::WorkerError;
 use crate::Engine;
+use crate::fleet::OverridesInForce;
 
 pub async fn ask_launch_config(
     engine: &Engine,
@@ -20,9 +21,11 @@ pub async fn ask_launch_config(
             Some(id) => store::launch_configs::get(tx, &key.pool_id, id)?,
             None => None,
         };
-        let overrides = match &config {
-            Some(config) if !config.archived => store::overrides::list_in_force(tx, now)?,
-            Some(_) | None => Vec::new(),
+        let overrides = match (&config, &pool) {
+            (Some(config), Some(pool)) if !config.archived => {
+                OverridesInForce::read(tx, now, &pool.id, &pool.id)?.of_pool(pool)
+            }
+            (Some(_) | None, Some(_) | None) => Vec::new(),
         };
         let known = WorkerLaunchConfig {
             provider_id: &worker.provider_id,

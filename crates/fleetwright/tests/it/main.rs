@@ -31,6 +31,7 @@ mod overrides;
 mod queue_calls;
 mod readme_images;
 mod real_image;
+mod selected_workers;
 mod serve;
 mod shadow;
 mod simulate;

@@ -16,6 +16,7 @@ mod pool_plan;
 mod pools;
 mod providers;
 mod registration;
+mod selected_workers;
 mod state;
 mod stats;
 mod table;
@@ -26,6 +27,7 @@ pub(super) use budgets::budgets_json;
 pub(super) use configurations::CONFIGURATIONS;
 pub(super) use documentation_table::DOCUMENTATION;
 pub(super) use pool_plan::ENDPOINTS as POOL_PLANS;
+pub(super) use selected_workers::SELECTED_WORKERS;
 pub(super) use state::STATES;
 pub(super) use table::ENDPOINTS;
 

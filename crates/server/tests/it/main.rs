@@ -140,6 +140,7 @@ mod roles;
 mod routing;
 mod runs;
 mod samples;
+mod selected_workers;
 mod strategy_choice;
 mod strategy_service;
 mod task_log;
