@@ -277,10 +277,11 @@ mod tests {
                 machines,
                 ..failed(0, 4)
             };
-            match condition(health, Tries::default()) {
-                Condition::Usable(share) => share,
-                other => panic!("{reporters} of {machines}: {other:?}"),
-            }
+            let condition = condition(health, Tries::default());
+            let Condition::Usable(share) = condition else {
+                panic!("{reporters} of {machines}: {condition:?}");
+            };
+            share
         };
         assert_eq!(share(0, 0), 1.0);
         assert_eq!(share(1, 100), 0.99);

@@ -27,7 +27,7 @@ pub(crate) struct Selection {
     #[arg(long, value_name = "ID", conflicts_with_all = ["configuration", "provider"])]
     launch_config: Option<String>,
     /// Only workers in this region of the provider (their worker group)
-    #[arg(long, value_name = "REGION", requires = "provider")]
+    #[arg(long, value_name = "REGION", conflicts_with_all = ["pool", "worker_type", "configuration"])]
     region: Option<String>,
 }
 

@@ -66,3 +66,21 @@ fn a_selection_is_one_thing() {
     let missing = server.run(&["worker", "count", "--pool", POOL]);
     assert_eq!(missing.code, 3, "{}", missing.err);
 }
+
+/// A server with the configuration `build`, whose worker type has one declared host.
+pub(crate) fn with_configuration() -> Server {
+    let server = Server::without_pools();
+    let rules = "workerConfigurationId: build\nworkerTypes: [build-opt]\nrules:\n  \
+        - ruleId: all\n    values: { owner: o@example.com, description: d, \
+        providers: { static: {} } }\n";
+    let file = server.home.write("build.yaml", rules);
+    server.ok(&["rules", "create", "build", "--file", &file]);
+    server.ok(&[
+        "worker",
+        "create",
+        "worker-manager/build-opt",
+        "rack",
+        "host",
+    ]);
+    server
+}

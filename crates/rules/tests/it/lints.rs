@@ -54,7 +54,7 @@ fn rules_that_never_apply_are_found_with_the_reason() {
             r#""a": /conditions/regoin: no place has a condition "regoin", did you mean "region"?"#,
             r#""b": /conditions/0/region/1: "eu-*" matches no value of this condition"#,
             r#""b": /conditions/1/provider: "gcp" matches no value of this condition"#,
-            r#""c": never applies: no place has these conditions"#,
+            r#""c": never applies: no place has these conditions; /conditions/workerType is "build" where all others match"#,
             r#""c": /conditions/workerType: "other" matches no value of this condition"#,
             r#""d": never applies: no place has these conditions"#,
         ]

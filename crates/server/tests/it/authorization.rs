@@ -181,11 +181,6 @@ fn override_cases() -> Vec<Case> {
         "worker-manager:manage-override:o.provider",
         "worker-manager:provider:static",
     ];
-    let of_configuration: &[&str] = &[
-        "worker-manager:manage-override:o.configuration",
-        "worker-manager:manage-worker-configuration:build",
-    ];
-    let configuration = "/override/o.configuration";
     let of_region: &[&str] = &[
         "worker-manager:manage-override:o.region",
         "worker-manager:region:us-east-1",
@@ -206,11 +201,6 @@ fn override_cases() -> Vec<Case> {
         set(pool, pause("workerPoolId", "pp/ee"), of_pool),
         set(provider, pause("providerId", "static"), of_provider),
         set(region, pause("region", "us-east-1"), of_region),
-        set(
-            configuration,
-            pause("workerConfigurationId", "build"),
-            of_configuration,
-        ),
         case("override", pool, &["worker-manager:get-override:o.pool"]),
         case(
             "listOverrides",
@@ -314,11 +304,6 @@ fn state_cases() -> Vec<Case> {
             "workerTypeState",
             "/worker-state/worker-type/ee",
             &["worker-manager:get-worker-state:worker-manager/ee"],
-        ),
-        case(
-            "workerTypeState",
-            "/worker-state/worker-type/pp%2Fee",
-            of_pool,
         ),
         case(
             "workerConfigurationState",

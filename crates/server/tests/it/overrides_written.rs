@@ -290,6 +290,7 @@ on_both!(the_number_of_overrides_in_force_is_bounded, |world| {
 
 on_both!(
     a_configuration_and_a_worker_type_are_paused_and_other_pools_are_not,
+    |config| { crate::configurations::zones(config) },
     |world| {
         crate::configurations::made(world).await;
         let until = world.now().plus_seconds(600).to_string();

@@ -64,6 +64,21 @@ pub(crate) fn cases() -> Vec<Case> {
                 "worker-manager:remove-worker:*",
             ],
         ),
+        case_with(
+            "setOverride",
+            "/override/o.configuration",
+            json!({"workerConfigurationId": "build", "pause": true, "reason": "r",
+                "until": "2026-10-01T00:00:00Z"}),
+            &[
+                "worker-manager:manage-override:o.configuration",
+                "worker-manager:manage-worker-configuration:build",
+            ],
+        ),
+        case(
+            "workerTypeState",
+            "/worker-state/worker-type/pp%2Fee",
+            &["worker-manager:get-worker-state:pp/ee"],
+        ),
     ]
 }
 
@@ -137,93 +152,102 @@ async fn populate(world: &World) {
     }
 }
 
-on_both!(each_selection_lists_its_workers_and_no_others, |world| {
-    populate(world).await;
-    let (o1, o2, d1, e1) = (
-        format!("{OPT} o1"),
-        format!("{OPT} o2"),
-        format!("{DBG} d1"),
-        "pp/ee e1".to_owned(),
-    );
-    let expected = BTreeMap::from([
-        ("workerPoolId=pp%2Fee", vec![&e1]),
-        ("workerType=pp%2Fee", vec![&e1]),
-        ("workerType=build-opt", vec![&o1, &o2]),
-        ("workerConfigurationId=build", vec![&d1, &o1, &o2]),
-        ("providerId=google", vec![&e1, &d1, &o1, &o2]),
-        ("providerId=google&region=g1", vec![&e1, &d1, &o1]),
-        ("providerId=static", vec![]),
-    ]);
-    for (query, workers) in expected {
-        let found = world.selected(query).await;
-        assert_eq!(found.iter().collect::<Vec<_>>(), workers, "{query}");
-        // In pages of one, too.
-        let (mut paged, mut token) = (Vec::new(), String::new());
-        loop {
-            let path = format!("/selected-workers?{query}&limit=1{token}");
-            let page = world.get(&path).await.expect(200);
-            paged.extend(names(&page));
-            let Some(next) = page["continuationToken"].as_str() else {
-                break;
-            };
-            token = format!("&continuationToken={next}");
+on_both!(
+    each_selection_lists_its_workers_and_no_others,
+    |config| { crate::configurations::zones(config) },
+    |world| {
+        populate(world).await;
+        let (o1, o2, d1, e1) = (
+            format!("{OPT} o1"),
+            format!("{OPT} o2"),
+            format!("{DBG} d1"),
+            "pp/ee e1".to_owned(),
+        );
+        let expected = BTreeMap::from([
+            ("workerPoolId=pp%2Fee", vec![&e1]),
+            ("workerType=pp%2Fee", vec![&e1]),
+            ("workerType=build-opt", vec![&o1, &o2]),
+            ("workerConfigurationId=build", vec![&d1, &o1, &o2]),
+            ("providerId=google", vec![&e1, &d1, &o1, &o2]),
+            ("providerId=google&region=g1", vec![&e1, &d1, &o1]),
+            ("providerId=static", vec![]),
+        ]);
+        for (query, workers) in expected {
+            let found = world.selected(query).await;
+            assert_eq!(found.iter().collect::<Vec<_>>(), workers, "{query}");
+            // In pages of one, too.
+            let (mut paged, mut token) = (Vec::new(), String::new());
+            loop {
+                let path = format!("/selected-workers?{query}&limit=1{token}");
+                let page = world.get(&path).await.expect(200);
+                paged.extend(names(&page));
+                let Some(next) = page["continuationToken"].as_str() else {
+                    break;
+                };
+                token = format!("&continuationToken={next}");
+            }
+            assert_eq!(paged, found, "{query}");
         }
-        assert_eq!(paged, found, "{query}");
-    }
-    let counts = world
-        .get("/selected-workers/counts?workerConfigurationId=build")
-        .await
-        .expect(200);
-    let count = |index: usize, key: &str| counts["workerPoolsStats"][index][key].clone();
-    assert_eq!(count(0, "workerPoolId"), DBG);
-    assert_eq!(
-        [count(0, "requestedCount"), count(0, "runningCount")],
-        [1, 0]
-    );
-    assert_eq!([count(1, "runningCount"), count(1, "stoppedCount")], [2, 0]);
-    assert_eq!(counts["createdBefore"], world.now().to_string());
-});
-
-on_sqlite_first!(a_selection_names_one_thing_that_exists, |world| {
-    made(world).await;
-    for query in [
-        "",
-        "region=g1",
-        "launchConfigId=lc",
-        "workerPoolId=a%2Fb&workerType=c",
-        "workerPoolId=a%2Fb&providerId=google",
-        "workerConfigurationId=build&launchConfigId=lc",
-    ] {
-        let path = format!("/selected-workers?{query}");
-        let refused = world.get(&path).await.expect(400);
-        assert_eq!(refused["code"], "InputError", "{query}");
-    }
-    for (query, text) in [
-        ("workerPoolId=a%2Fb", "Worker pool does not exist"),
-        ("workerType=nosuch", "Worker pool does not exist"),
-        (
-            "workerType=build-opt&launchConfigId=lc",
-            "Launch config lc does not exist in worker pool worker-manager/build-opt",
-        ),
-        (
-            "workerConfigurationId=x",
-            "Worker configuration does not exist",
-        ),
-        ("providerId=nosuch", "Provider nosuch does not exist"),
-    ] {
-        let path = format!("/selected-workers?{query}");
-        world
-            .get(&path)
+        let counts = world
+            .get("/selected-workers/counts?workerConfigurationId=build")
             .await
-            .refused(404, "ResourceNotFound", text);
-        let path = format!("/selected-workers/end?{query}");
-        let answer = world.post(&path, world.order()).await;
-        answer.refused(404, "ResourceNotFound", text);
+            .expect(200);
+        let count = |index: usize, key: &str| counts["workerPoolsStats"][index][key].clone();
+        assert_eq!(count(0, "workerPoolId"), DBG);
+        assert_eq!(
+            [count(0, "requestedCount"), count(0, "runningCount")],
+            [1, 0]
+        );
+        assert_eq!([count(1, "runningCount"), count(1, "stoppedCount")], [2, 0]);
+        assert_eq!(counts["createdBefore"], world.now().to_string());
     }
-});
+);
+
+on_sqlite_first!(
+    a_selection_names_one_thing_that_exists,
+    |config| { crate::configurations::zones(config) },
+    |world| {
+        made(world).await;
+        for query in [
+            "",
+            "region=g1",
+            "launchConfigId=lc",
+            "workerPoolId=a%2Fb&workerType=c",
+            "workerPoolId=a%2Fb&providerId=google",
+            "workerConfigurationId=build&launchConfigId=lc",
+        ] {
+            let path = format!("/selected-workers?{query}");
+            let refused = world.get(&path).await.expect(400);
+            assert_eq!(refused["code"], "InputError", "{query}");
+        }
+        for (query, text) in [
+            ("workerPoolId=a%2Fb", "Worker pool does not exist"),
+            ("workerType=nosuch", "Worker pool does not exist"),
+            (
+                "workerType=build-opt&launchConfigId=lc",
+                "Launch config lc does not exist in worker pool worker-manager/build-opt",
+            ),
+            (
+                "workerConfigurationId=x",
+                "Worker configuration does not exist",
+            ),
+            ("providerId=nosuch", "Provider nosuch does not exist"),
+        ] {
+            let path = format!("/selected-workers?{query}");
+            world
+                .get(&path)
+                .await
+                .refused(404, "ResourceNotFound", text);
+            let path = format!("/selected-workers/end?{query}");
+            let answer = world.post(&path, world.order()).await;
+            answer.refused(404, "ResourceNotFound", text);
+        }
+    }
+);
 
 on_both!(
     the_end_of_a_configuration_is_told_for_each_worker,
+    |config| { crate::configurations::zones(config) },
     |world| {
         populate(world).await;
         world.events().await;
@@ -247,28 +271,32 @@ on_both!(
     }
 );
 
-on_sqlite_first!(workers_that_were_made_after_the_preview_stay, |world| {
-    populate(world).await;
-    let counts = world
-        .get("/selected-workers/counts?workerType=build-opt")
-        .await
-        .expect(200);
-    world.clock.advance_ms(1_000);
-    let later = running(OPT, "g1", "later", None);
-    let later = Worker::from_stored(StoredWorker {
-        created: world.now(),
-        ..later.into_stored()
-    });
-    world.insert(later).await;
-    let body = json!({"reason": "r", "createdBefore": counts["createdBefore"]});
-    let (_, ended) = world.end_selected("workerType=build-opt", "", &body).await;
-    assert_eq!(ended, [format!("{OPT} o1"), format!("{OPT} o2")]);
-    let path = "/selected-workers/end?workerType=build-opt";
-    let ahead = json!({"reason": "r", "createdBefore": "2099-01-01T00:00:00.000Z"});
-    world.post(path, ahead).await.expect(400);
-    let silent = json!({"reason": " ", "createdBefore": counts["createdBefore"]});
-    world.post(path, silent).await.expect(400);
-});
+on_sqlite_first!(
+    workers_that_were_made_after_the_preview_stay,
+    |config| { crate::configurations::zones(config) },
+    |world| {
+        populate(world).await;
+        let counts = world
+            .get("/selected-workers/counts?workerType=build-opt")
+            .await
+            .expect(200);
+        world.clock.advance_ms(1_000);
+        let later = running(OPT, "g1", "later", None);
+        let later = Worker::from_stored(StoredWorker {
+            created: world.now(),
+            ..later.into_stored()
+        });
+        world.insert(later).await;
+        let body = json!({"reason": "r", "createdBefore": counts["createdBefore"]});
+        let (_, ended) = world.end_selected("workerType=build-opt", "", &body).await;
+        assert_eq!(ended, [format!("{OPT} o1"), format!("{OPT} o2")]);
+        let path = "/selected-workers/end?workerType=build-opt";
+        let ahead = json!({"reason": "r", "createdBefore": "2099-01-01T00:00:00.000Z"});
+        world.post(path, ahead).await.expect(400);
+        let silent = json!({"reason": " ", "createdBefore": counts["createdBefore"]});
+        world.post(path, silent).await.expect(400);
+    }
+);
 
 on_sqlite_first!(
     a_declared_worker_stops_at_once_and_others_are_skipped,
@@ -371,6 +399,7 @@ fleet_on_sqlite_first!(
         let path = "/selected-workers/end?workerPoolId=pp%2Fee";
         let reply = fleet.post(path, body.clone()).await.expect(200);
         assert_eq!(reply["workers"][0]["state"], "running");
+        fleet.pass_ms(1_000);
         let advice = fleet.advice(worker).await;
         assert!(
             advice.contains("ended by static/root: bad image"),
@@ -384,27 +413,31 @@ fleet_on_sqlite_first!(
         fleet.complete(claim).await;
         fleet.round().await;
         assert_eq!(fleet.advice(worker).await, advice);
-        // A repeat changes nothing for the drained worker, and ends those without tasks.
+        // A repeat changes nothing, and the new machines were made after the preview.
         let again = fleet.post(path, body).await.expect(200);
         assert_eq!(again["workers"], json!([]));
     }
 );
 
-on_sqlite_first!(a_worker_type_may_be_ended_by_who_manages_it, |world| {
-    populate(world).await;
-    let path = "/selected-workers/end?workerType=build-opt";
-    for scope in [
-        "worker-manager:manage-worker-type:build-opt",
-        "worker-manager:remove-worker:worker-manager/build-opt/*",
-    ] {
+on_sqlite_first!(
+    a_worker_type_may_be_ended_by_who_manages_it,
+    |config| { crate::configurations::zones(config) },
+    |world| {
+        populate(world).await;
+        let path = "/selected-workers/end?workerType=build-opt";
+        for scope in [
+            "worker-manager:manage-worker-type:build-opt",
+            "worker-manager:remove-worker:worker-manager/build-opt/*",
+        ] {
+            let client = world.root().temporary(None, &[scope], world.now());
+            let ended = world.post(path, world.order()).by(&client).await;
+            ended.expect(200);
+        }
+        // A pool that no configuration has is no worker type to manage.
+        let scope = "worker-manager:manage-worker-type:pp/ee";
         let client = world.root().temporary(None, &[scope], world.now());
-        let ended = world.post(path, world.order()).by(&client).await;
-        ended.expect(200);
+        let path = "/selected-workers/end?workerPoolId=pp%2Fee";
+        let refused = world.post(path, world.order()).by(&client).await;
+        refused.expect(403);
     }
-    // A pool that no configuration has is no worker type to manage.
-    let scope = "worker-manager:manage-worker-type:pp/ee";
-    let client = world.root().temporary(None, &[scope], world.now());
-    let path = "/selected-workers/end?workerPoolId=pp%2Fee";
-    let refused = world.post(path, world.order()).by(&client).await;
-    refused.expect(403);
-});
+);

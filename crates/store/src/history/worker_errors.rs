@@ -35,14 +35,15 @@ macro_rules! newest {
     };
 }
 
-/// The number of workers that reported these errors, by launch config.
+/// The number of workers that reported these errors, by launch config. COALESCE keeps SQLite from
+/// the index on reporters.
 macro_rules! reporters {
     ($errors:literal, $limit:literal) => {
         concat!(
             "SELECT worker_pool_id, launch_config_id, COUNT(DISTINCT reporter) \
              FROM worker_errors WHERE ",
             $errors,
-            " AND reporter IS NOT NULL AND launch_config_id IS NOT NULL \
+            " AND COALESCE(reporter, '') <> '' AND launch_config_id IS NOT NULL \
              GROUP BY worker_pool_id, launch_config_id \
              ORDER BY worker_pool_id, launch_config_id LIMIT ",
             $limit
