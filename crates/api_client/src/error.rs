@@ -98,10 +98,10 @@ pub fn root_cause(error: &(dyn Error + 'static)) -> String {
 
 /// The text of a TLS library about the certificate of a server begins so.
 const BAD_CERTIFICATE: &str = "invalid peer certificate: ";
-/// Its words after that, and the same for people.
+/// How it goes on, and the same for people.
 const CERTIFICATE_ERRORS: [(&str, &str); 6] = [
     (
-        "CaUsedAsEndEntity",
+        "Other(OtherError(CaUsedAsEndEntity",
         "it is self-signed, as that of an authority; use a certificate that an authority signed",
     ),
     (
@@ -110,12 +110,12 @@ const CERTIFICATE_ERRORS: [(&str, &str); 6] = [
          PEM file of that authority's certificate",
     ),
     (
-        "NotValidForName",
+        "certificate not valid for name",
         "it is for other host names than the one in the URL",
     ),
-    ("Expired", "it has expired"),
+    ("certificate expired", "it has expired"),
     (
-        "NotValidYet",
+        "certificate not valid yet",
         "it is not valid yet: check the clocks of both machines",
     ),
     ("Revoked", "it was revoked"),
@@ -126,9 +126,8 @@ fn explained(text: &str) -> String {
     let Some((before, detail)) = text.split_once(BAD_CERTIFICATE) else {
         return text.to_owned();
     };
-    let known = CERTIFICATE_ERRORS.iter();
-    let known = known.filter_map(|(name, words)| Some((detail.find(name)?, words)));
-    match known.min() {
+    let mut known = CERTIFICATE_ERRORS.iter();
+    match known.find(|(name, _)| detail.starts_with(name)) {
         Some((_, words)) => {
             format!("{before}the certificate of the server is not accepted: {words}")
         }
@@ -167,15 +166,18 @@ mod tests {
             ),
             ("invalid peer certificate: UnknownIssuer", "SSL_CERT_FILE"),
             (
-                "invalid peer certificate: NotValidForNameContext { expected: x }",
+                "invalid peer certificate: certificate not valid for name \"a\"; certificate is \
+                 only valid for DnsName(\"b\")",
                 "host names",
             ),
             (
-                "invalid peer certificate: ExpiredContext { time: 1 }",
+                "invalid peer certificate: certificate expired: verification time 2 (UNIX), but \
+                 certificate is not valid after 1 (1 seconds ago)",
                 "expired",
             ),
             (
-                "invalid peer certificate: NotValidYetContext { time: 1 }",
+                "invalid peer certificate: certificate not valid yet: verification time 1 (UNIX), \
+                 but certificate is not valid before 2 (1 seconds in future)",
                 "clocks",
             ),
         ] {

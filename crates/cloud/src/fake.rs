@@ -5,6 +5,7 @@
 //! given clock, so nothing here waits by itself. Tests script it with [`LaunchOutcome`], the
 //! outcome of one launch call, and with methods of [`FakeCloud`].
 
+mod bids;
 mod bill;
 mod images;
 mod inventory;
@@ -22,7 +23,7 @@ use contract::{Invalid, Schemas};
 use domain::id::{LaunchToken, WorkerGroup, WorkerKey};
 use domain::launch::{self, Cause};
 use domain::launch_config::LaunchConfig;
-use domain::plan::Bid;
+use domain::plan::{Bid, BidRequest, Bids};
 use domain::time::{SECOND_MS, Timestamp};
 use domain::worker::Worker;
 use serde::Deserialize;
@@ -192,7 +193,11 @@ impl FakeCloud {
         number: u32,
     ) -> Option<Machine> {
         let keys = self.keys(order.launch_config);
-        if self.room(state, order.launch_config, &keys) == Some(0) {
+        let kind = bids::ordered_kind(order);
+        let left = kind
+            .as_ref()
+            .and_then(|kind| kind.left(state, &order.launch_config.id));
+        if self.room(state, order.launch_config, &keys) == Some(0) || left == Some(0) {
             return None;
         }
         let key = WorkerKey {
@@ -207,7 +212,12 @@ impl FakeCloud {
         machine.launch_config_id = Some(order.launch_config.id.clone());
         let image = keys.image.as_deref().and_then(|it| state.images.get(it));
         let defect = image.map(|image| image.defect).unwrap_or_default();
-        let boot_ms = keys.boot_ms.saturating_add(defect.slower_boot_ms);
+        let boot_ms = kind
+            .as_ref()
+            .and_then(|kind| kind.boot_ms)
+            .unwrap_or(keys.boot_ms);
+        let boot_ms = boot_ms.saturating_add(defect.slower_boot_ms);
+        machine.kind = kind.map(|kind| kind.name);
         machine.up = (!defect.never_registers).then(|| now.plus_millis(boot_ms));
         machine.image = keys.image;
         Some(machine)
@@ -314,13 +324,19 @@ impl Provider for FakeCloud {
 
 #[async_trait]
 impl Machines for FakeCloud {
-    fn bid(&self, config: &LaunchConfig, _now: Timestamp) -> Result<Bid, String> {
-        let (state, keys) = (self.state(), self.keys(config));
+    fn bids(&self, config: &LaunchConfig, request: Option<&BidRequest>, _now: Timestamp) -> Bids {
+        let (mut state, keys) = (self.state(), self.keys(config));
+        if let Some(request) = request {
+            state.requests.insert(config.id.to_string(), *request);
+        }
         if let Some(refusal) = state.refused_bids.get(config.id.as_str()) {
             return Err(refusal.clone());
         }
         if let Some(scripted) = state.bids.get(config.id.as_str()) {
             return Ok(scripted.clone());
+        }
+        if let Some(kinds) = bids::kinds(config) {
+            return Ok(self.bids_for_kinds(&state, config, &keys, &kinds));
         }
         let scripted = state.prices.get(config.id.as_str()).copied();
         let mut bid = Bid::plain(keys.group.to_string());
@@ -328,7 +344,7 @@ impl Machines for FakeCloud {
         bid.price = scripted.or(keys.price);
         bid.reliability = keys.reliability;
         bid.ready_ms = (keys.boot_ms > 0).then_some(keys.boot_ms);
-        Ok(bid)
+        Ok(vec![bid])
     }
 
     async fn refresh(&self) -> Result<(), CloudError> {

@@ -62,7 +62,7 @@ impl Tokens {
                 self.keyring
                     .derived_matches(&purpose, signed.expose(), secret)
             }
-            Proof::SignedDocument { .. } | Proof::Document(_) => false,
+            Proof::SignedDocument { .. } | Proof::Document(_) | Proof::Relay => false,
         }
     }
 

@@ -19,7 +19,7 @@ use contract::{Invalid, Problem};
 use domain::id::{LaunchToken, WorkerGroup, WorkerKey};
 use domain::launch::{self, Cause};
 use domain::launch_config::LaunchConfig;
-use domain::plan::Bid;
+use domain::plan::{BidRequest, Bids};
 use domain::text::one_line;
 use domain::time::{MINUTE_MS, Timestamp};
 use domain::worker::Worker;
@@ -41,7 +41,10 @@ use crate::{
     Verification, VerifyError,
 };
 
-const VERSION: u32 = 1;
+/// The version of `setup`, and of all requests to a provider that names no other.
+const FIRST_VERSION: u32 = 1;
+/// From this version on, providers bid for a quantity.
+const QUANTITY_VERSION: u32 = 2;
 /// Workers that one `look` takes until the provider sets its own limit.
 const DEFAULT_LOOK_BATCH: usize = 100;
 /// A description is refreshed after this time. A little shorter than the time from one refresh to
@@ -72,6 +75,7 @@ impl<C: Transport> ProtocolProvider<C> {
             transport,
             bids: BidCache::default(),
             description: Mutex::new(Description {
+                version: FIRST_VERSION,
                 look_batch: DEFAULT_LOOK_BATCH,
                 max_machines: None,
                 places: Vec::new(),
@@ -87,6 +91,11 @@ impl<C: Transport> ProtocolProvider<C> {
         self.description
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether requests for bids say how much is needed.
+    fn bids_for_quantity(&self) -> bool {
+        self.description().version >= QUANTITY_VERSION
     }
 
     fn described(&self) -> MutexGuard<'_, Option<i64>> {
@@ -156,7 +165,11 @@ impl<C: Transport> ProtocolProvider<C> {
         operation: Operation,
         mut question: Value,
     ) -> Result<(Value, Option<String>), Failure> {
-        question["version"] = json!(VERSION);
+        let version = match operation == Operation::Setup {
+            true => FIRST_VERSION,
+            false => self.description().version,
+        };
+        question["version"] = json!(version);
         question["deployment"] = json!(self.context.root_url);
         question["providerId"] = json!(self.context.id.as_str());
         let answer = self
@@ -364,8 +377,9 @@ impl<C: Transport> Machines for ProtocolProvider<C> {
         self.description().max_machines
     }
 
-    fn bid(&self, config: &LaunchConfig, now: Timestamp) -> Result<Bid, String> {
-        self.bids.bid(&self.context.id, config, now)
+    fn bids(&self, config: &LaunchConfig, request: Option<&BidRequest>, now: Timestamp) -> Bids {
+        let request = request.filter(|_| self.bids_for_quantity());
+        self.bids.bids(&self.context.id, config, request, now)
     }
 
     fn wants_refresh(&self) -> bool {

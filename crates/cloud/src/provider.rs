@@ -9,7 +9,7 @@ use domain::id::{LaunchToken, PoolId, WorkerGroup, WorkerId, WorkerKey};
 use domain::launch::Cause;
 use domain::launch_config::LaunchConfig;
 use domain::lifecycle;
-use domain::plan::Bid;
+use domain::plan::{Bid, BidRequest, Bids};
 use domain::pool::Pool;
 use domain::time::Timestamp;
 use domain::worker::{Terms, Worker};
@@ -99,9 +99,19 @@ pub trait Machines: Send + Sync {
         None
     }
 
-    /// The bid for one machine of this launch config, from memory; or why there is none.
-    fn bid(&self, _config: &LaunchConfig, _now: Timestamp) -> Result<Bid, String> {
-        Ok(Bid::plain(String::new()))
+    /// The bids for machines of this launch config, from memory; or why there is none. They are
+    /// alternatives, and may be combined. `request`: the need of the pool, for providers that bid by
+    /// quantity; `None` only looks, and leaves the last request valid.
+    fn bids(&self, _config: &LaunchConfig, _request: Option<&BidRequest>, _now: Timestamp) -> Bids {
+        Ok(vec![Bid::plain(String::new())])
+    }
+
+    /// The first bid for this launch config, for people.
+    fn first_bid(&self, config: &LaunchConfig, now: Timestamp) -> Result<Bid, String> {
+        let bids = self.bids(config, None, now)?;
+        bids.into_iter()
+            .next()
+            .ok_or_else(|| "its provider makes no bid for it now".to_owned())
     }
 
     /// Whether bids need data that only `refresh` gets, so that it should be called soon.
@@ -117,7 +127,7 @@ pub trait Machines: Send + Sync {
         None
     }
 
-    /// Updates the data of `bid` and `places`, for example prices. Called now and then. Places
+    /// Updates the data of `bids` and `places`, for example prices. Called now and then. Places
     /// that cannot be updated stay and are logged once by the provider: the error is about bids.
     async fn refresh(&self) -> Result<(), CloudError> {
         Ok(())
@@ -414,6 +424,8 @@ pub enum Proof {
     SignedDocument { document: Value, signature: Secret },
     /// A document that carries its signature.
     Document(Value),
+    /// A relay, authorised by its scopes, has identified the host.
+    Relay,
 }
 
 /// An identity claim that was verified.

@@ -77,16 +77,17 @@ impl Provider for StaticProvider {
             let detail = format!("the worker is {}", claim.worker.state);
             return Err(refuse("worker is not running", &detail));
         }
-        let Proof::StaticSecret(candidate) = claim.proof else {
-            let detail = "the proof is not a static secret";
-            return Err(refuse(
-                "missing staticSecret in workerIdentityProof",
-                detail,
-            ));
-        };
-        if !self.knows(claim.worker, candidate) {
-            let detail = "the secret differs from the declared one";
-            return Err(refuse("bad staticSecret in workerIdentityProof", detail));
+        match claim.proof {
+            Proof::Relay => {}
+            Proof::StaticSecret(candidate) if self.knows(claim.worker, candidate) => {}
+            Proof::StaticSecret(_) => {
+                let detail = "the secret differs from the declared one";
+                return Err(refuse("bad staticSecret in workerIdentityProof", detail));
+            }
+            Proof::Token(_) | Proof::SignedDocument { .. } | Proof::Document(_) => {
+                let message = "missing staticSecret in workerIdentityProof";
+                return Err(refuse(message, "the proof is not a static secret"));
+            }
         }
         let config = &claim.pool.definition.config;
         Ok(Verification {

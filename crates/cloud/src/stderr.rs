@@ -44,19 +44,40 @@ impl Stderr {
 
     /// The kept text, with the names of variables in place of their secret values.
     pub(crate) fn text(&self, variables: &BTreeMap<String, Secret>) -> String {
-        let mut kept = self.beginning.clone();
+        let mut secrets: Vec<(&str, &[u8])> = variables
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.expose().as_bytes()))
+            .filter(|(_, value)| value.len() >= MIN_SECRET_LENGTH)
+            .collect();
+        // A secret may contain another one.
+        secrets.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
+        let (mut kept, mut end) = (self.beginning.clone(), Vec::from(self.end.clone()));
         if self.is_cut {
+            let pieces = secrets
+                .iter()
+                .map(|(_, value)| cut_length(value, &kept, &end));
+            let (before, after) = pieces.fold((0, 0), |(a, b), (c, d)| (a.max(c), b.max(d)));
+            kept.truncate(kept.len() - before);
             kept.extend("\n…\n".bytes());
+            end.drain(..after);
         }
-        kept.extend(&self.end);
+        kept.extend(end);
         let mut text = String::from_utf8_lossy(&kept).trim().to_owned();
-        for (name, value) in variables {
-            if value.expose().len() >= MIN_SECRET_LENGTH {
-                text = text.replace(value.expose(), &format!("[{name}]"));
+        for (name, value) in secrets {
+            if let Ok(value) = std::str::from_utf8(value) {
+                text = text.replace(value, &format!("[{name}]"));
             }
         }
         text
     }
+}
+
+/// The bytes before and after a cut that may be pieces of this secret.
+fn cut_length(secret: &[u8], before: &[u8], after: &[u8]) -> (usize, usize) {
+    let lengths = || (1..secret.len()).rev();
+    let first = lengths().find(|n| before.ends_with(&secret[..*n]));
+    let last = lengths().find(|n| after.starts_with(&secret[secret.len() - n..]));
+    (first.unwrap_or(0), last.unwrap_or(0))
 }
 
 /// The first and the last line that say something; `None`: there is no text.

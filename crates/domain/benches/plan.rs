@@ -164,6 +164,8 @@ fn memory() -> MarketFacts {
         provider_id: "cloud".parse().unwrap(),
         since: ago(60),
         machines: 3,
+        capacity_each: 1,
+        offering: None,
     };
     MarketFacts {
         pool: pool.news(),
@@ -239,6 +241,7 @@ fn running() -> Vec<RunningWorker> {
             },
             provider_id: "cloud".parse().unwrap(),
             launch_config_id: Some(config_id(index % N_CONFIGS)),
+            offering: None,
             capacity: 1,
             created: ended.plus_millis(-MINUTE_MS),
             registered: Some(ended),

@@ -126,6 +126,8 @@ ids! {
     OverrideId: "override id", patterns::OVERRIDE_ID;
     /// A budget of money.
     BudgetId: "budget id", patterns::BUDGET_ID;
+    /// A relay of a datacentre.
+    RelayId: "relay id", patterns::GENERIC_ID;
     /// A configured service that plans pools, for the strategy `external`.
     StrategyServiceId: "strategy service name", patterns::GENERIC_ID;
     /// An image, which builders build and machines start from.
@@ -223,6 +225,11 @@ pub struct OfferingId(String);
 impl OfferingId {
     pub fn new(provider: &ProviderId, place: &str) -> Self {
         Self(format!("{provider} {place}"))
+    }
+
+    /// Whether the memory of this offering, or what shadows learned of it, has this id.
+    pub fn is_recorded_as(&self, id: &Self) -> bool {
+        self == id || self.for_shadows() == *id
     }
 
     /// The name under which shadows remember it: pools that decide by memory do not see this. No

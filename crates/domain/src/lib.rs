@@ -31,6 +31,7 @@ pub mod pool;
 pub mod provider_list;
 pub mod queue_worker;
 pub mod recording;
+pub mod relay;
 pub mod run_outcome;
 pub mod supply;
 pub mod task;

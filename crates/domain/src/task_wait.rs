@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::budgets::{BudgetRoom, BudgetStep};
 use crate::id::{LaunchConfigId, PoolId, ProviderId, TaskId};
-use crate::plan::{PoolWait, START_UP_MS, Snapshot};
+use crate::plan::{OVER_SHARE, PoolWait, START_UP_MS, Snapshot};
 use crate::supply::STARTING_MS;
 use crate::task::TaskState;
 use crate::time::{MINUTE_MS, Timestamp};
@@ -458,7 +458,14 @@ impl PendingFacts<'_> {
             let pools = listed(named, self.sharers.len());
             reason.push_str(&format!(", shared with {pools}"));
         }
-        let mut changes = self.next_try_of("it is tried again");
+        let mut blocked = self.wait.blocked.iter();
+        let mut changes = match blocked.find(|offer| offer.why.contains(OVER_SHARE)) {
+            Some(offer) => {
+                reason.push_str(&format!("; {}: {}", offer.name, offer.why));
+                Vec::new()
+            }
+            None => self.next_try_of("it is tried again"),
+        };
         changes.push(WayOut::by_itself("a worker under the quota ends", None));
         changes.push(WayOut::by_hand("ask the provider for a higher quota"));
         (reason, changes, by)

@@ -14,7 +14,7 @@ pub fn one_line(text: &str, max_characters: usize) -> String {
 }
 
 /// Control characters, other line ends, and characters that change the direction of text.
-fn is_harmful(character: char) -> bool {
+pub fn is_harmful(character: char) -> bool {
     character.is_control() || matches!(character, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 

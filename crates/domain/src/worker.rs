@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::Version;
-use crate::id::{LaunchConfigId, ProviderId, WorkerKey, names};
+use crate::id::{LaunchConfigId, OfferingId, ProviderId, WorkerKey, names};
 use crate::time::{DAY_MS, Timestamp};
 
 /// The state of a worker. It only moves forward.
@@ -52,6 +52,9 @@ pub struct Terms {
     /// is the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_hold_ms: Option<i64>,
+    /// The offering of its launch, if a strategy of the pool learned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offering: Option<OfferingId>,
     /// The launch that made it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub launch_token: Option<String>,

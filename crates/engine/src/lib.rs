@@ -25,6 +25,7 @@ pub mod pools;
 pub mod queue;
 pub mod random;
 pub mod rate_limit;
+pub mod relays;
 pub mod strategy_services;
 pub mod tree;
 pub mod undo_guard;

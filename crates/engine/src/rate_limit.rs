@@ -22,7 +22,7 @@ use contract::Invalid;
 use domain::id::{LaunchToken, ProviderId, WorkerGroup, WorkerKey};
 use domain::launch::Cause;
 use domain::launch_config::LaunchConfig;
-use domain::plan::Bid;
+use domain::plan::{BidRequest, Bids};
 use domain::time::{Clock, SECOND_MS, Timestamp};
 use domain::worker::Worker;
 use metrics::{counter, gauge};
@@ -285,15 +285,15 @@ impl Machines for RateLimitedProvider {
     }
 
     /// A launch config gets no bid where a launch would wait too long.
-    fn bid(&self, config: &LaunchConfig, at: Timestamp) -> Result<Bid, String> {
-        let bid = self.limited().bid(config, at)?;
+    fn bids(&self, config: &LaunchConfig, request: Option<&BidRequest>, at: Timestamp) -> Bids {
+        let bids = self.limited().bids(config, request, at)?;
         let (now, region) = (self.now(), self.region_of_launch(config));
         let wait = |bucket: &mut Bucket| bucket.wait_ms(now);
         match self.with_bucket(&region, CallKind::Launch, now, wait) {
             wait_ms if wait_ms > MAX_LAUNCH_WAIT_MS => {
                 Err(self.throttled_message(&region, wait_ms))
             }
-            _ => Ok(bid),
+            _ => Ok(bids),
         }
     }
 

@@ -6,6 +6,7 @@ mod error_reports;
 mod launch_config;
 mod pending_launch;
 mod registration;
+mod relayed_host;
 mod renewal;
 mod selected_workers;
 
@@ -14,6 +15,7 @@ pub use error::WorkerError;
 pub use error_reports::{WorkerReport, report_error};
 pub use launch_config::ask_launch_config;
 pub use registration::{Registration, RegistrationResult, register};
+pub use relayed_host::{RelayedHost, register_relayed};
 pub use renewal::renew;
 pub use selected_workers::{
     EndOrder, EndedWorkers, MAX_ENDED, check_selection, count_workers, end_workers, select_workers,

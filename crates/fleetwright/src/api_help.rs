@@ -36,6 +36,8 @@ const CALLS: &[(&str, &str, Service, &str)] = &[
     ("error", "list", WorkerManager, "listWorkerPoolErrors"),
     ("error", "stats", WorkerManager, "workerPoolErrorStats"),
     ("documentation", "list", WorkerManager, "documentationIndex"),
+    ("relay", "list", WorkerManager, "listRelays"),
+    ("relay", "show", WorkerManager, "relay"),
     ("budget", "list", WorkerManager, "listBudgets"),
     ("budget", "show", WorkerManager, "budget"),
     ("budget", "set", WorkerManager, "setBudget"),

@@ -18,11 +18,12 @@ use crate::api_help::with_api_texts;
 use crate::client::Flags;
 #[cfg(not(all(feature = "import", feature = "simulate")))]
 use crate::commands::left_out;
+use crate::commands::relay::RelayCommand;
 use crate::commands::run_worker::WorkerCommand;
 use crate::commands::{
     audit, budget, builder, client, completions, config, cost, doctor, documentation, error, event,
-    explain, health, image, keys, launch_config, migrate, overrides, pool, provider, queue, role,
-    rules, run_worker, scope, serve, task, tree, up, version, wait, worker,
+    explain, health, image, keys, launch_config, migrate, overrides, pool, provider, queue, relay,
+    role, rules, run_worker, scope, serve, task, tree, up, version, wait, worker,
 };
 use crate::failure::{EXIT_CODES, Exit, Failure};
 use crate::session::Session;
@@ -110,6 +111,8 @@ enum Command {
     Budget(budget::Verb),
     /// Manage workers, or run one
     Worker(run_worker::Noun),
+    /// Run a relay in a datacentre, or show relays
+    Relay(relay::Noun),
     /// Create, show, follow and cancel tasks
     #[command(subcommand)]
     Task(task::Verb),
@@ -319,6 +322,7 @@ impl Cli {
                 WorkerCommand::Manage(verb) => common.ask(verb, worker::run),
                 WorkerCommand::Run(worker) => asking(worker.run(common.root_url, common.json)),
             },
+            Command::Relay(noun) => common.relay(noun.into_command()?),
             Command::Task(verb) => common.ask(verb, task::run),
             Command::Queue(verb) => common.ask(verb, queue::run),
             Command::Explain(verb) => common.ask(verb, explain::run),
@@ -359,6 +363,13 @@ impl Common {
                 asking(import::rules::run(&arguments, self.json, verbose))
             }
             import::Verb::Nodepool(arguments) => import::nodepool::run(&arguments, self.json),
+        }
+    }
+
+    fn relay(self, command: RelayCommand) -> Result<(), Failure> {
+        match command {
+            RelayCommand::Listed(verb) => self.ask(verb, relay::run),
+            RelayCommand::Run(config) => serving(relay::serve(config, self.json)),
         }
     }
 

@@ -27,6 +27,7 @@ pub(crate) mod overrides;
 pub(crate) mod pool;
 pub(crate) mod provider;
 pub(crate) mod queue;
+pub(crate) mod relay;
 mod remaining_workers;
 pub(crate) mod role;
 pub(crate) mod rules;

@@ -31,6 +31,9 @@ pub(crate) fn own_conditions(set: &RuleSet) -> BTreeSet<&str> {
         .collect()
 }
 
+/// Shorter names are like others by chance.
+const MIN_LENGTH: usize = 5;
+
 /// A line for each condition that nearly equals a usual one, or one of more rules.
 pub(crate) fn misspelt_conditions(set: &RuleSet) -> Vec<String> {
     let mut users: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -52,7 +55,9 @@ pub(crate) fn misspelt_conditions(set: &RuleSet) -> Vec<String> {
         }
         let common = users.iter();
         let common = common.filter(|(other, used_by)| {
-            used_by.len() > rules.len() && without_digits(other) != without_digits(name)
+            name.len() >= MIN_LENGTH
+                && used_by.len() > rules.len()
+                && without_digits(other) != without_digits(name)
         });
         let candidates = USUAL.into_iter().chain(own.iter().copied());
         let candidates = candidates.chain(common.map(|(other, _)| *other));
@@ -117,6 +122,9 @@ mod tests {
             json!({"disk1": "a"}),
             json!({"disk1": "b"}),
             json!({"disk2": "b", "rack": "c"}),
+            json!({"os": "a"}),
+            json!({"os": "b"}),
+            json!({"ok": "b"}),
         ];
         assert_eq!(lines(&own), [""; 0]);
     }

@@ -43,7 +43,9 @@ use endpoint::{Endpoint, Service};
 pub fn endpoints() -> &'static [Endpoint] {
     static ALL: OnceLock<Vec<Endpoint>> = OnceLock::new();
     ALL.get_or_init(|| {
-        use worker_manager::{CONFIGURATIONS, DOCUMENTATION, POOL_PLANS, SELECTED_WORKERS, STATES};
+        use worker_manager::{
+            CONFIGURATIONS, DOCUMENTATION, POOL_PLANS, RELAYS, SELECTED_WORKERS, STATES,
+        };
         // The contract mixes tasks and views.
         let queue = [
             queue::TASKS,
@@ -59,6 +61,7 @@ pub fn endpoints() -> &'static [Endpoint] {
                 POOL_PLANS,
                 SELECTED_WORKERS,
                 STATES,
+                RELAYS,
                 DOCUMENTATION,
             ]
             .concat(),

@@ -16,8 +16,8 @@ use crate::limits::{BodyBudget, OpenCalls, RefusalLog};
 use crate::notify::Channel;
 use crate::pool_replies::PoolReplies;
 use crate::telemetry::Telemetry;
-use crate::tls::TlsAcceptor;
 use crate::tree::SharedTree;
+use tls::TlsAcceptor;
 
 pub struct App {
     pub config: Config,

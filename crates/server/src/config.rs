@@ -18,7 +18,6 @@ mod queue;
 mod roles;
 mod secret_files;
 mod syntax;
-mod tls;
 mod tree;
 
 use std::collections::BTreeMap;
@@ -46,6 +45,7 @@ pub use outside_queue::OutsideQueue;
 pub use planning::Planning;
 pub use queue::Queue;
 pub use roles::{Role, Roles};
+pub use syntax::parse as parse_toml;
 pub use tls::TlsFiles;
 pub use tree::{Tree, TreeAuthentication, TreeCertificates, TreeKind};
 
@@ -324,7 +324,7 @@ impl Config {
             }
             Some((scheme, host)) if is_known(scheme) => host
                 .contains(['/', '?', '#'])
-                .then_some("must be without a path: the API is at /api/ of its host"),
+                .then_some("must be without a path"),
             Some(_) | None => Some("must begin with http:// or https://"),
         }
     }

@@ -21,7 +21,7 @@ use crate::config::{Amqp, Config, OutsideAuth, OutsideQueue, StaticClient, TreeK
 use crate::exposure;
 pub use crate::finding::{Finding, State};
 use crate::notify::MailChannel;
-use crate::tls::TlsAcceptor;
+use tls::TlsAcceptor;
 
 /// Time limit of the server's answer.
 const TIME_LIMIT: Duration = Duration::from_secs(5);

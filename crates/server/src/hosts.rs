@@ -56,6 +56,11 @@ impl Hosts {
         })
     }
 
+    /// Whether the server has this name, on any port.
+    pub fn has_name(&self, name: &str) -> bool {
+        self.urls.iter().any(|url| url.name == name)
+    }
+
     /// Whether this is a host of this server, at whose address `local` the connection arrived.
     pub fn contains(&self, host: &Host, local: SocketAddr) -> bool {
         let is_url = |url: &Host| {

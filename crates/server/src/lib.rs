@@ -24,7 +24,6 @@ pub mod run;
 pub mod service;
 pub mod start;
 pub mod telemetry;
-pub mod tls;
 pub mod tree;
 
 pub use run::{RunError, run};

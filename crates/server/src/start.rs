@@ -47,8 +47,8 @@ use crate::limits::{BodyBudget, OpenCalls, RefusalLog};
 use crate::notify::{self, Channel, ChannelsError};
 use crate::pool_replies::PoolReplies;
 use crate::telemetry::Telemetry;
-use crate::tls::{TlsAcceptor, TlsError};
 use crate::tree::SharedTree;
+use tls::{TlsAcceptor, TlsError};
 
 /// Our own client that issues the workers' credentials.
 pub const ISSUER: &str = "static/taskcluster/worker-manager";

@@ -116,6 +116,8 @@ CREATE TABLE workers (
     advice_reason TEXT,
     -- As agreed at the launch, per hour; null: not known.
     price BIGINT,
+    -- That of its launch; null: the strategy of the pool did not learn.
+    offering {key},
     PRIMARY KEY (worker_pool_id, worker_group, worker_id)
 );
 
@@ -557,6 +559,8 @@ CREATE TABLE pool_memories (
     learned TEXT NOT NULL,
     sampled BIGINT NOT NULL,
     level BIGINT NOT NULL,
+    -- The level, up to the maximum of the pool: what it takes part with where quotas are used up.
+    wanted BIGINT NOT NULL,
     held BIGINT NOT NULL,
     unexplained BIGINT NOT NULL,
     -- The pool's offerings whose quota is used up; null: none.
@@ -923,6 +927,17 @@ CREATE TABLE budget_steps (
 );
 
 CREATE INDEX budget_steps_oldest ON budget_steps (created);
+
+-- Relays of datacentres, with their last announcements.
+CREATE TABLE relays (
+    relay_id {key} NOT NULL PRIMARY KEY,
+    first_seen BIGINT NOT NULL,
+    last_seen BIGINT NOT NULL,
+    interval_seconds BIGINT NOT NULL,
+    announcement TEXT NOT NULL
+);
+
+CREATE INDEX relays_silent ON relays (last_seen);
 
 -- Images. Builds and uploads are in the tree.
 

@@ -15,6 +15,7 @@ pub mod pool_memories;
 pub mod pool_news;
 pub mod pool_waits;
 pub mod pools;
+pub mod relays;
 pub mod running_workers;
 pub mod selected_workers;
 pub mod shadow_plans;

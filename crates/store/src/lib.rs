@@ -32,7 +32,7 @@ pub use engine::{probe, turns};
 pub use fleet::{
     budgets, launch_configs, launch_failures, launch_health, launches, listed_workers,
     machine_moments, offering_memories, offering_news, overrides, plans, pool_memories, pool_news,
-    pool_waits, pools, running_workers, selected_workers, shadow_plans, started_workers,
+    pool_waits, pools, relays, running_workers, selected_workers, shadow_plans, started_workers,
     worker_counts, worker_supply, workers,
 };
 pub use history::{

@@ -25,7 +25,7 @@ static ALL: &[&[&Statement]] = lists! {
     fleet: budgets launch_configs launch_failures launch_health launches listed_workers
         machine_moments
         offering_memories offering_news overrides plans pool_memories pool_news pool_waits
-        pools running_workers selected_workers shadow_plans started_workers
+        pools relays running_workers selected_workers shadow_plans started_workers
         worker_counts
         worker_supply workers;
     history: audit error_stats event_readers events kept_runs notice_causes notices outbox

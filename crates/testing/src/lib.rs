@@ -4,6 +4,7 @@
 mod chance;
 #[cfg(feature = "databases")]
 pub mod databases;
+pub mod dns;
 
 pub use chance::Chance;
 

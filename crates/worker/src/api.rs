@@ -1,7 +1,6 @@
 //! The calls that a worker makes, with their bodies and replies as types.
 
 use std::fmt::Display;
-use std::str::FromStr;
 use std::time::Duration;
 
 use api_client::{Call as ApiCall, FLEETWRIGHT, QUEUE, WORKER_MANAGER};
@@ -9,13 +8,14 @@ use bytes::Bytes;
 use domain::id::TaskId;
 use domain::time::Timestamp;
 use reqwest::Method;
-use serde::de::{Error as _, IgnoredAny};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use crate::client::Call;
 use crate::credentials::Credentials;
 use crate::identity::{Identity, Proof};
+use crate::text::{parsed, parsed_if_any};
 
 /// The server holds a claim for 20 s when there is no work.
 const CLAIM_LIMIT: Duration = Duration::from_secs(45);
@@ -142,6 +142,8 @@ pub(crate) fn register(identity: &Identity, boot_time: Option<Timestamp>) -> Cal
             document,
             signature,
         } => json!({"document": document, "signature": signature}),
+        // Such a worker is registered already.
+        Proof::Relay(_) => json!({}),
     };
     let mut body = json!({
         "workerPoolId": identity.pool.as_str(),
@@ -316,25 +318,6 @@ impl Claims {
         };
         self.tasks.into_iter().filter_map(read).collect()
     }
-}
-
-/// Reads a text with the parser of its type.
-pub(crate) fn parsed<'de, D, T>(text: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: FromStr<Err: Display>,
-{
-    String::deserialize(text)?.parse().map_err(D::Error::custom)
-}
-
-fn parsed_if_any<'de, D, T>(text: D) -> Result<Option<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: FromStr<Err: Display>,
-{
-    let text = Option::<String>::deserialize(text)?;
-    let parsed = text.map(|text| text.parse().map_err(D::Error::custom));
-    parsed.transpose()
 }
 
 fn worker_segments(identity: &Identity) -> [&str; 4] {

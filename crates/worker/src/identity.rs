@@ -9,6 +9,8 @@ use domain::id::{BadId, PoolId, ProviderId, WorkerGroup, WorkerId};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::registration_state::RegistrationState;
+
 /// Longest identity file: a few lines, and the variables of tasks.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 /// Tasks that one worker runs at a time at most.
@@ -43,6 +45,8 @@ pub enum Proof {
     StaticSecret(Secret),
     /// The cloud's document about this instance, with the cloud's signature.
     Document { document: String, signature: String },
+    /// A relay of the datacentre has identified and registered this host.
+    Relay(Box<RegistrationState>),
 }
 
 /// The origin of the machine, as far as it changes the worker's behaviour.

@@ -14,12 +14,15 @@ mod machine;
 mod payload;
 mod process;
 mod registration;
+mod registration_state;
+pub mod relay;
 mod run;
 mod settings;
 mod state;
 mod stop;
 mod stragglers;
 mod tenure;
+mod text;
 mod worker;
 
 pub use client::{CallError, NoClient};
@@ -27,6 +30,8 @@ pub use folders::UnusableFolder;
 pub use identity::{BadIdentity, Identity, Kind, Names, Proof};
 pub use machine::Machine;
 pub use registration::RegistrationError;
+pub use registration_state::RegistrationState;
 pub use settings::BadSettings;
+
 pub use stop::{Stop, Stops};
 pub use worker::{Worker, WorkerError, keep_to_itself};

@@ -8,9 +8,10 @@ use tokio::time::Instant;
 use crate::api::{register, reregister};
 use crate::client::{CallError, Client};
 use crate::credentials::Credentials;
-use crate::identity::Identity;
+use crate::identity::{Identity, Proof};
 use crate::machine::{Backoff, boot_time, pause};
-use crate::state::{RegistrationState, StateFile};
+use crate::registration_state::RegistrationState;
+use crate::state::StateFile;
 
 /// The provider may announce the worker to the server a moment after it started.
 const FIRST_RETRY: Duration = Duration::from_millis(20);
@@ -47,14 +48,19 @@ impl RegisteredWorker {
         client: Arc<Client>,
     ) -> Result<Self, RegistrationError> {
         let file = StateFile::of(&identity);
-        let kept = file.read(client.machine.now());
+        let given = match &identity.proof {
+            // It has replaced the secret of the stored state.
+            Proof::Relay(given) => Some(given.as_ref().clone()),
+            Proof::Token(_) | Proof::StaticSecret(_) | Proof::Document { .. } => None,
+        };
+        let kept = match &given {
+            Some(_) => None,
+            None => file.read(client.machine.now()),
+        };
         let is_new = kept.is_none();
-        let standing = match kept {
+        let standing = match given.or(kept) {
             Some(standing) => {
-                tracing::info!(
-                    "worker {identity} continues; it is registered until {}",
-                    standing.expires
-                );
+                tracing::info!("worker {identity} is registered until {}", standing.expires);
                 standing
             }
             None => first_registration(&identity, &client).await?,

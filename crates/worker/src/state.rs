@@ -9,30 +9,13 @@ use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use access::Secret;
 use domain::time::Timestamp;
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::api::parsed;
-use crate::credentials::Credentials;
 use crate::identity::Identity;
+use crate::registration_state::RegistrationState;
 
 const FILE: &str = "worker-state.json";
-
-/// The registration of the worker: its credentials, their end, and the secret for their renewal.
-/// The reply to a registration and the state file have this form.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct RegistrationState {
-    pub(crate) credentials: Credentials,
-    #[serde(deserialize_with = "parsed")]
-    pub(crate) expires: Timestamp,
-    pub(crate) secret: Secret,
-    /// The reply to a renewal lacks it.
-    #[serde(default)]
-    pub(crate) worker_config: Map<String, Value>,
-}
 
 /// The file that holds the state.
 pub(crate) struct StateFile {
@@ -127,6 +110,8 @@ fn replace(path: &Path, fresh: &Path, bytes: &[u8]) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
+
+    use access::Secret;
 
     use super::*;
     use crate::identity::{Names, Proof};

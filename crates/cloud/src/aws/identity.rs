@@ -33,7 +33,8 @@ pub(crate) fn verify(
         Proof::SignedDocument { .. }
         | Proof::Token(_)
         | Proof::StaticSecret(_)
-        | Proof::Document(_) => ("", ""),
+        | Proof::Document(_)
+        | Proof::Relay => ("", ""),
     };
     let unregistered = worker.check_unregistered();
     let complete = !document.is_empty() && !signature.is_empty();

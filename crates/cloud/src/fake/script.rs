@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use domain::id::{LaunchConfigId, LaunchToken, WorkerGroup, WorkerKey};
 use domain::launch::Cause;
-use domain::plan::Bid;
+use domain::plan::{Bid, BidRequest};
 use domain::time::Timestamp;
 
 use super::images::Images;
@@ -24,7 +24,9 @@ pub(super) struct State {
     pub(super) stock: HashMap<String, u64>,
     pub(super) prices: HashMap<String, f64>,
     /// Complete bids, by launch config.
-    pub(super) bids: HashMap<String, Bid>,
+    pub(super) bids: HashMap<String, Vec<Bid>>,
+    /// The last need for which bids were asked, by launch config.
+    pub(super) requests: HashMap<String, BidRequest>,
     /// Launch configs for which it refuses to bid, and why.
     pub(super) refused_bids: HashMap<String, String>,
     /// Its places, instead of those in its settings.
@@ -153,11 +155,21 @@ impl FakeCloud {
 
     /// Bids exactly this for a launch config, also if it is nonsense; `None`: as usual again.
     pub fn set_bid(&self, config: &LaunchConfigId, bid: Option<Bid>) {
+        self.set_bids(config, bid.map(|bid| vec![bid]));
+    }
+
+    /// The same with several bids.
+    pub fn set_bids(&self, config: &LaunchConfigId, bids: Option<Vec<Bid>>) {
         let mut state = self.state();
-        match bid {
-            Some(bid) => state.bids.insert(config.to_string(), bid),
+        match bids {
+            Some(bids) => state.bids.insert(config.to_string(), bids),
             None => state.bids.remove(config.as_str()),
         };
+    }
+
+    /// The last need for which it was asked for bids.
+    pub fn last_request(&self, config: &LaunchConfigId) -> Option<BidRequest> {
+        self.state().requests.get(config.as_str()).copied()
     }
 
     /// Refuses to bid for a launch config, or stops refusing.

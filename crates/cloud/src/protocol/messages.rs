@@ -15,6 +15,8 @@ use crate::{CloudError, Fills, LaunchedMachine, MachineEnd, OwnedMachine, Place,
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Description {
+    /// The highest version of the protocol that the provider knows.
+    pub(super) version: u32,
     pub(super) look_batch: usize,
     pub(super) max_machines: Option<u64>,
     #[serde(default)]
@@ -57,6 +59,7 @@ pub(super) struct BidBody {
     #[serde(default)]
     place: String,
     available: Option<u64>,
+    capacity_per_instance: Option<u32>,
     reliability: Option<f64>,
     ready_seconds: Option<f64>,
     expires: Option<Timestamp>,
@@ -135,6 +138,7 @@ impl BidBody {
                 utility: self.utility,
                 place: self.place,
                 available: self.available,
+                capacity_each: self.capacity_per_instance,
                 reliability: self.reliability,
                 ready_ms: self.ready_seconds.map(in_milliseconds),
                 expires: self.expires,
@@ -218,5 +222,7 @@ pub(super) fn proof(proof: &Proof) -> Value {
             signature,
         } => json!({"document": document, "signature": signature.expose()}),
         Proof::Document(document) => json!({"document": document}),
+        // Relays identify declared hosts only, and programs have none.
+        Proof::Relay => json!({}),
     }
 }

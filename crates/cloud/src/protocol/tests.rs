@@ -2,6 +2,7 @@
 
 mod bidding;
 mod images;
+mod quantity;
 
 use ::testing::sizes_around;
 use domain::launch_config::LaunchConfig;
@@ -108,7 +109,7 @@ async fn many_launch_configs_are_asked_about_in_batches_and_each_gets_its_own_bi
         let launch_configs: Vec<_> = (0..count).map(numbered).collect();
         let provider = provider();
         let prices = || -> Vec<Option<f64>> {
-            let price = |it| provider.bid(it, now()).ok()?.price;
+            let price = |it| provider.first_bid(it, now()).ok()?.price;
             launch_configs.iter().map(price).collect()
         };
         assert_eq!(prices(), vec![None; count]);

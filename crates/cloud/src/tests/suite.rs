@@ -247,13 +247,13 @@ async fn every_launch_config_gets_a_bid(fixture: &dyn Fixture) {
     let pool = pool(fixture, config);
     for (content, position) in contents.into_iter().zip(0..) {
         let launch_config = launch_config(&pool, position, content);
-        let mut bid = machines(fixture).bid(&launch_config, fixture.now());
+        let mut bid = machines(fixture).first_bid(&launch_config, fixture.now());
         if bid.is_err() && machines(fixture).wants_refresh() {
             machines(fixture)
                 .refresh()
                 .await
                 .expect("the provider works");
-            bid = machines(fixture).bid(&launch_config, fixture.now());
+            bid = machines(fixture).first_bid(&launch_config, fixture.now());
         }
         assert_eq!(bid.map(|_| ()), Ok(()), "{position}");
     }

@@ -119,9 +119,10 @@ impl<'a> Compiler<'a> {
             };
             providers.push(self.provider(&opt_in, &mut regions));
         }
-        let unused = regions.unused().into_iter();
-        for problem in unused.filter(|_| settings.lacking.is_empty()) {
-            self.wrong(&attributes, "/regions", problem);
+        if settings.lacking.is_empty() {
+            for problem in regions.unused() {
+                self.wrong(&attributes, "/regions", problem);
+            }
         }
         let n_launch_configs: usize = providers
             .iter()

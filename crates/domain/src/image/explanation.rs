@@ -143,7 +143,7 @@ impl fmt::Display for WaitReason {
         match self {
             Self::BuildIsNew { build } => write!(f, "build {build} is not due for a rebuild yet"),
             Self::OnlyOnRequest { build } => {
-                write!(f, "{build} is ready, and builds are made only on request")
+                write!(f, "build {build} is ready, and builds are made on request")
             }
             Self::PausedInDefinition => f.write_str("paused in its definition"),
             Self::Paused { by, reason } if reason.is_empty() => write!(f, "paused by {by}"),
@@ -153,11 +153,8 @@ impl fmt::Display for WaitReason {
                 n_failures, error, ..
             } => write!(f, "failed {}: {error}", times(*n_failures)),
             Self::BuildCancelled { build, error } => {
-                write!(
-                    f,
-                    "{build} was cancelled ({error}); a request or another definition builds it at \
-                     once"
-                )
+                write!(f, "build {build} was cancelled ({error}); ")?;
+                f.write_str("a request or another definition builds it at once")
             }
             Self::NoBuilder { labels } if labels.is_empty() => f.write_str("no builder is live"),
             Self::NoBuilder { labels } => {
@@ -196,8 +193,8 @@ impl fmt::Display for WaitReason {
             ),
             Self::MayComeBack { build } => write!(
                 f,
-                "{build} lost its place to another build, and stays for an hour, so that this can \
-                 be undone"
+                "build {build} lost its place to another build; it stays for an hour, so that this \
+                 can be undone"
             ),
             Self::Pinned { build } => write!(
                 f,

@@ -89,12 +89,16 @@ pub(super) fn image_before(
     standing: &Standing,
     build: BuildNumber,
 ) -> Option<SelectedUpload> {
-    let before = Standing {
+    image_in_use(builds, target, &standing_before(standing, build)).in_use
+}
+
+/// The standing while this build was the newest promoted one.
+fn standing_before(standing: &Standing, build: BuildNumber) -> Standing {
+    Standing {
         promoted: Some(build),
         rejected: &standing.rejected - &standing.replaced.keys().copied().collect(),
         ..Standing::default()
-    };
-    image_in_use(builds, target, &before).in_use
+    }
 }
 
 /// The images that launch configs may still name, since a decision or another upload took their
@@ -115,11 +119,7 @@ pub fn images_left(
         uploads.filter(|(at, _)| may_be_named(at)).collect();
     let mut left = Vec::new();
     for (build, at) in &standing.replaced {
-        let before = Standing {
-            promoted: Some(*build),
-            rejected: &standing.rejected - &standing.replaced.keys().copied().collect(),
-            ..Standing::default()
-        };
+        let before = standing_before(standing, *build);
         // If an upload replaced an image before the decision, it is left since that upload.
         for (moment, _) in moments.iter().filter(|(moment, _)| moment < at) {
             let image = in_use_before(Some(*moment), builds, target, &before).in_use;

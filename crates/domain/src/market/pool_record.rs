@@ -64,6 +64,8 @@ pub struct PoolRecord {
     pub sampled: Timestamp,
     /// Units that its waiting and running tasks needed then.
     pub level: u64,
+    /// The same, up to the maximum of the pool.
+    pub wanted: u64,
     /// Units that it had then, running or to come.
     pub held: u64,
     /// By how many tasks the level fell without a run that ended: its end may be heard of later.
@@ -77,6 +79,7 @@ pub struct PoolRecord {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PoolSample {
     pub level: u64,
+    pub wanted: u64,
     pub held: u64,
     /// Tasks that are over since the last sample.
     pub n_ended: u64,
@@ -97,6 +100,7 @@ impl PoolRecord {
             memory,
             sampled: time.observed,
             level,
+            wanted: 0,
             held: 0,
             unexplained: 0,
             quotas: BTreeMap::new(),
@@ -125,6 +129,7 @@ impl PoolRecord {
         self.unexplained = self.level.saturating_sub(after);
         self.memory.reach_level(sample.level, time.observed);
         self.level = sample.level;
+        self.wanted = sample.wanted;
         self.held = sample.held;
         self.quotas = sample.quotas;
         self.sampled = time.observed;

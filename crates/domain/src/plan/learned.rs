@@ -134,7 +134,6 @@ impl Learned<'_> {
             let hazard = units((memory.hazard(now) * 100.0).round() / 100.0);
             line.push_str(&format!(", {hazard} interruptions an hour"));
         }
-        let (state, until) = state(memory, now);
         let breaker = &memory.breaker;
         if breaker.failures_in_a_row > 0 {
             let (count, trouble) = (breaker.failures_in_a_row, breaker.trouble);
@@ -143,15 +142,15 @@ impl Learned<'_> {
                 1 => format!("a failure ({trouble})"),
                 count => format!("{count} failures in a row, the last one: {trouble}"),
             };
-            let state = match state {
-                "open" => "not used after",
-                "half-open" => "tried again after",
-                "on trial" => "tried with one machine after",
-                _ => "used despite",
+            let state = match memory.state(now) {
+                BreakerState::Open { .. } => "not used after",
+                BreakerState::HalfOpen => "tried again after",
+                BreakerState::OnTrial { .. } => "tried with one machine after",
+                BreakerState::Closed => "used despite",
             };
             line.push_str(&format!("; {state} {failures}"));
         }
-        if let Some(until) = until {
+        if let (_, Some(until)) = state(memory, now) {
             line.push_str(&format!(", next try {until}"));
         }
         if let Some(window) = memory.window {

@@ -10,7 +10,7 @@ use super::{Settings, Snapshot};
 /// Part of the reason that says how many units a pool needs.
 pub(super) const UNITS_NEEDED: &str = " needed: ";
 /// Why a pool leaves a quota to others.
-pub(super) const OVER_SHARE: &str = "its quota is used up, and the pool has ";
+pub(crate) const OVER_SHARE: &str = "its quota is used up, and the pool has ";
 
 /// The tasks and the capacity of a pool, in capacity units (a task takes one).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -57,6 +57,18 @@ impl Load {
     /// The running capacity without tasks.
     pub(super) fn idle(&self) -> f64 {
         (self.running - self.claimed).max(0.0)
+    }
+}
+
+impl Snapshot {
+    /// Whole units that are missing, within the maximum of the pool.
+    pub fn missing_units(&self) -> u64 {
+        let missing = Load::of(self).change_in(self);
+        let room = self
+            .settings
+            .max_capacity
+            .saturating_sub(self.capacity.all());
+        whole(missing).min(room)
     }
 }
 
@@ -133,6 +145,19 @@ pub(super) fn note(snapshot: &Snapshot, load: &Load, change: f64, notes: &mut No
     let ratio = settings.scaling_ratio;
     line.push_str(&format!("; {minimum}maximum {max}, scaling ratio {ratio}"));
     notes.add(line);
+}
+
+/// The units of machines that are needed.
+pub(super) fn whole(wanted: f64) -> u64 {
+    // Far more than any pool has, and exact.
+    const MOST: f64 = 1e15;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "it is whole and within bounds"
+    )]
+    let units = wanted.ceil().clamp(0.0, MOST) as u64;
+    units
 }
 
 /// Capacity as a float: exact up to 2^53, which no pool reaches.

@@ -169,8 +169,8 @@ fn until_a_machine_started_well_no_more_start_than_there_is_room_for() {
         // The rest starts from the image in use.
         assert_eq!((of("a"), of("b")), (40 - expected, expected), "{room}");
         let text = format!(
-            "b: {expected} instead of 20 machines as a canary, until one of those that start has \
-             claimed a task"
+            "b: {expected} instead of 20 machines as a canary: no machine of this canary has claimed \
+             a task yet"
         );
         assert_eq!(plan.reasons.contains(&text), room < 20, "{room}");
     }

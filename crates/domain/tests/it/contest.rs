@@ -138,3 +138,16 @@ fn tasks_of_a_pool_above_its_share_of_the_only_quota_wait_for_the_quota() {
     assert_eq!(drained(&plan).len(), 4, "{}", plan.text());
     assert_eq!(snapshot.wait(&plan, 20).of_pool(), WaitCause::Quota);
 }
+
+#[test]
+fn a_pool_at_its_maximum_takes_part_with_what_it_can_have() {
+    let mut snapshot = in_three_regions();
+    snapshot.settings.max_capacity = 40;
+    snapshot.demand.pending = 2_000;
+    // All of its maximum is there, so 2,000 waiting tasks are no reason to take from others.
+    snapshot.rivals = vec![rival(20, 20, &[(&snapshot.offers[0], 5)])];
+    assert!(drained(&decide(&snapshot)).is_empty());
+    snapshot.rivals = vec![rival(20, 2, &[(&snapshot.offers[0], 2)])];
+    let plan = decide(&snapshot);
+    assert_eq!(drained(&plan).len(), 9, "{}", plan.text());
+}

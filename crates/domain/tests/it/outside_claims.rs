@@ -58,7 +58,7 @@ fn facts(horizon: Horizon) -> Facts {
 }
 
 fn health_shares(facts: &Facts) -> Vec<f64> {
-    let bids = [(); 2].map(|()| Ok(Bid::plain("east".to_owned())));
+    let bids = [(); 2].map(|()| Ok(vec![Bid::plain("east".to_owned())]));
     let snapshot = facts.snapshot(&bids, &Rooms::new(), Vec::new()).unwrap();
     weights(&snapshot)
         .iter()
@@ -103,7 +103,7 @@ fn errors_that_workers_report_count_by_workers_and_close_no_launch_config() {
         let mut facts = facts(outside(false));
         let record = facts.records.get_mut(&"a".parse().unwrap()).unwrap();
         record.health.reporters = reporters;
-        let bids = [(); 2].map(|()| Ok(Bid::plain("east".to_owned())));
+        let bids = [(); 2].map(|()| Ok(vec![Bid::plain("east".to_owned())]));
         let snapshot = facts.snapshot(&bids, &Rooms::new(), Vec::new()).unwrap();
         let offers: &[Offer] = &snapshot.offers;
         assert_eq!(offers[0].health.reporters, reporters);

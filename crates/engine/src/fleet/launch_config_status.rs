@@ -14,7 +14,7 @@ use domain::launch_config_state::{LaunchConfigState, pause_of, state_of};
 use domain::launch_failures::{FailureCause, LaunchFailures, LaunchNumbers};
 use domain::market::OfferingId;
 use domain::overrides::Override;
-use domain::plan::{Bid, OfferWeight, StrategyName, weights};
+use domain::plan::{Bids, OfferWeight, StrategyName, weights};
 use domain::pool::Pool;
 use domain::supply::Horizon;
 use domain::time::Timestamp;
@@ -305,7 +305,7 @@ impl Reader {
         facts: Vec<Facts>,
     ) -> store::Result<Vec<(Facts, PoolBids)>> {
         let with_bids = facts.into_iter().map(|facts| {
-            let bids = PoolBids::read(&self.engine, &facts);
+            let bids = PoolBids::read(&self.engine, &facts, None);
             (facts, bids)
         });
         let mut readings: Vec<_> = with_bids.collect();
@@ -313,7 +313,7 @@ impl Reader {
             .iter()
             .filter(|(facts, _)| decides_by_memory(&facts.pool, self.engine.strategies));
         let wanted = learning.flat_map(|(facts, bids)| offerings(facts, &bids.all).into_values());
-        let wanted: BTreeSet<OfferingId> = wanted.collect();
+        let wanted: BTreeSet<OfferingId> = wanted.flatten().collect();
         if wanted.is_empty() {
             return Ok(readings);
         }
@@ -322,7 +322,7 @@ impl Reader {
             if !decides_by_memory(&facts.pool, self.engine.strategies) {
                 continue;
             }
-            let own = offerings(facts, &bids.all).into_values();
+            let own = offerings(facts, &bids.all).into_values().flatten();
             let known = own.filter_map(|id| Some((id.clone(), *memories.get(&id)?)));
             facts.memory = Some(MarketFacts {
                 offerings: known.collect(),
@@ -400,8 +400,10 @@ impl PoolReading {
     /// The places in the bids. Providers do not bid for archived launch configs.
     fn places(&self) -> BTreeMap<LaunchConfigId, String> {
         let bids = self.facts.launch_configs.iter().zip(self.bids.all.iter());
-        let place = |(config, bid): (&Arc<LaunchConfig>, &Result<Bid, String>)| {
-            Some((config.id.clone(), bid.as_ref().ok()?.place.clone()))
+        let place = |(config, bids): (&Arc<LaunchConfig>, &Bids)| {
+            let bids = bids.as_ref().ok()?.iter();
+            let places: Vec<&str> = bids.map(|bid| bid.place.as_str()).collect();
+            Some((config.id.clone(), places.join(", ")))
         };
         bids.filter_map(place).collect()
     }

@@ -399,6 +399,7 @@ fn requested_worker(
         expires: made.plus_millis(Worker::DEFAULT_LIFE_MS),
         terms: Terms {
             made_at: machine.made.map(Timestamp::as_millis),
+            offering: launch.offering.clone(),
             ..lifecycle::at_launch(pool_config, made, worker_config, &launch.token)
         },
         provider_data: machine.provider_data.clone(),

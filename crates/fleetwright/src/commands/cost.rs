@@ -185,7 +185,7 @@ fn summary(reply: &Value, decimals: u32) -> String {
     if unknown > 0 {
         let unknown = money(unknown, decimals);
         text.push_str(&format!(
-            "{unknown} are of machines that ended a moment ago: what they did is not known yet.\n"
+            "{unknown} are of machines that ended recently: what they did last is not known yet.\n"
         ));
     }
     text
@@ -492,7 +492,7 @@ mod tests {
         insta::assert_snapshot!(text(&reply, Grouping::Pool, None), @r"
         $4.0000 since 2026-11-11 00:00 UTC, of which 50 % ran tasks that counted.
         $0.5000 did not: idle $0.5000.
-        $1.5000 are of machines that ended a moment ago: what they did is not known yet.
+        $1.5000 are of machines that ended recently: what they did last is not known yet.
 
         POOL     ALL  USEFUL  BOOTING    IDLE  FAILED  LEAVING    LOST  WASTED  UNKNOWN
         a/b   4.0000    50 %   0.0000  0.5000  0.0000   0.0000  0.0000  0.5000   1.5000

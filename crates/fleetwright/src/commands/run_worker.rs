@@ -12,6 +12,7 @@ use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use server::config::{Log, LogFormat};
 use worker::aws::{METADATA_URL, Metadata};
+use worker::relay::Relay;
 use worker::{
     CallError, Identity, Machine, Names, Proof, RegistrationError, Stops, Worker, WorkerError,
 };
@@ -81,6 +82,12 @@ struct Arguments {
     /// URL of the instance's metadata service
     #[arg(long, value_name = "URL", default_value = METADATA_URL, env = "AWS_EC2_METADATA_SERVICE_ENDPOINT")]
     metadata_url: String,
+    /// URL of the relay of this datacentre, for `--provider relay`
+    #[arg(long, value_name = "URL", env = "FLEETWRIGHT_RELAY_URL")]
+    relay_url: Option<String>,
+    /// PEM file with a certificate of this host and its key, for a relay that wants one
+    #[arg(long, value_name = "FILE")]
+    relay_certificate: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -89,6 +96,8 @@ enum Source {
     Static,
     /// An EC2 instance; its metadata service names it
     Aws,
+    /// A host of a datacentre; the relay there names it
+    Relay,
 }
 
 /// Less than the 20 s after which a service manager kills the process.
@@ -129,13 +138,14 @@ impl WorkerRun {
         let stops = Stops::on_signals()
             .map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
         let drain_grace = Duration::from_secs(arguments.drain_seconds);
-        let (identity, notices) = arguments.identity(root_url).await?;
+        let machine = Machine::new(
+            Arc::new(SystemClock),
+            StdRng::from_rng(&mut machine::random_source()),
+        );
+        let (identity, notices) = arguments.identity(root_url, &machine).await?;
         let worker = Worker {
             identity,
-            machine: Machine::new(
-                Arc::new(SystemClock),
-                StdRng::from_rng(&mut machine::random_source()),
-            ),
+            machine,
             stops,
             drain_grace,
             notices,
@@ -156,6 +166,7 @@ impl Arguments {
     async fn identity(
         self,
         root_url: Option<String>,
+        machine: &Machine,
     ) -> Result<(Identity, Option<Metadata>), Failure> {
         let bad = |error: &dyn std::error::Error| Failure::usage(with_causes(error));
         let Some(source) = self.provider else {
@@ -184,11 +195,28 @@ impl Arguments {
                 };
                 let work_dir = match self.work_dir {
                     Some(work_dir) => work_dir,
-                    None => default_folder()?.join(&pool).join(&group).join(&id),
+                    None => folder_of(&pool, &group, &id)?,
                 };
                 let identity = Identity::of(names, root_url, Proof::StaticSecret(secret))
                     .and_then(|identity| identity.with_capacity(self.capacity))
                     .map_err(|error| bad(&error))?;
+                Ok((identity.working_in(work_dir), None))
+            }
+            Source::Relay => {
+                let Some(url) = self.relay_url else {
+                    return Err(Failure::usage("--provider relay needs --relay-url"));
+                };
+                let certificate = self.relay_certificate.as_deref();
+                let relay = Relay::at(&url, certificate).map_err(|error| bad(&error))?;
+                let identity = relay.identity(machine).await;
+                let identity = identity
+                    .map_err(|error| Failure::failed(with_causes(&error)))?
+                    .with_capacity(self.capacity)
+                    .map_err(|error| bad(&error))?;
+                let work_dir = match self.work_dir {
+                    Some(work_dir) => work_dir,
+                    None => folder_of(identity.pool.as_str(), &identity.group, &identity.id)?,
+                };
                 Ok((identity.working_in(work_dir), None))
             }
             Source::Aws => {
@@ -209,13 +237,19 @@ impl Arguments {
     }
 }
 
+/// The default folder of a worker of this machine.
+fn folder_of(pool: &str, group: impl ToString, id: impl ToString) -> Result<PathBuf, Failure> {
+    let folder = default_folder()?.join(pool).join(group.to_string());
+    Ok(folder.join(id.to_string()))
+}
+
 fn default_folder() -> Result<PathBuf, Failure> {
     dirs::data_dir()
         .map(|folder| folder.join("fleetwright").join("worker"))
         .ok_or_else(|| Failure::usage("no default work folder").with_hint("set --work-dir"))
 }
 
-fn start_log(json: bool) -> Result<(), Failure> {
+pub(super) fn start_log(json: bool) -> Result<(), Failure> {
     let format = if json {
         LogFormat::Json
     } else {

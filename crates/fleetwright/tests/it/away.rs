@@ -150,6 +150,11 @@ fn a_server_starts_when_its_database_has_started() {
     let refused = home.run(&["serve", "--config", &server_file(&home, &other)]);
     assert_eq!(refused.code, 1, "{}", refused.err);
     assert!(refused.err.contains("does not exist"), "{}", refused.err);
+    // So is TLS that the server does not offer.
+    let other = format!("postgres://{user}@{host}/{name}?sslmode=require");
+    let refused = home.run(&["serve", "--config", &server_file(&home, &other)]);
+    assert_eq!(refused.code, 1, "{}", refused.err);
+    assert!(refused.err.contains("TLS"), "{}", refused.err);
 }
 
 #[test]

@@ -95,6 +95,16 @@ const BLOCKS: &[(&str, &str, Way)] = &[
         "fleetwright override set",
         Way::Run(overrides),
     ),
+    (
+        "docs/datacentre.md",
+        "fleetwright pool create",
+        Way::Skip("is run by the tests of relays"),
+    ),
+    (
+        "docs/datacentre.md",
+        "umask 077",
+        Way::Skip("is run by the tests of relays"),
+    ),
     ("docs/fleet.md", "fleetwright budget set", Way::Run(budgets)),
     (
         "docs/fleet.md",
@@ -122,6 +132,11 @@ const BLOCKS: &[(&str, &str, Way)] = &[
         "docs/operations.md",
         "(umask 077",
         Way::Skip("is run by the block before it"),
+    ),
+    (
+        "docs/rules.md",
+        "fleetwright rules evaluate",
+        Way::Skip("is run by the tests of the command"),
     ),
     (
         "docs/rules.md",

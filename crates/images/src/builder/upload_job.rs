@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use backplane::tree::{Lifetime, Lock, LockError, Op, OpResult, TreeError, TreePath, lock_path};
 use cloud::image::{
-    ArtifactError, Checksum, ImageTarget, ImageUpload, Retry, UploadProgress, UploadState,
-    UploadToken, checksum_of,
+    ArtifactError, Checksum, ImageTarget, ImageUpload, OutputError, Retry, UploadProgress,
+    UploadState, UploadToken, checksum_of,
 };
 use domain::id::ImageName;
 use domain::image::{
@@ -100,7 +100,11 @@ async fn check_content(
     let (of, shown) = (path.to_owned(), path.display().to_string());
     let found = tokio::task::spawn_blocking(move || checksum_of(&of)).await;
     let found = found.map_err(|error| UploadFailure::resumable(error.to_string()))?;
-    let found = found.map_err(|error| UploadFailure::resumable(with_causes(&error)))?;
+    let found = found.map_err(|error| UploadFailure {
+        // A file that cannot be read now may be there.
+        are_files_lost: !matches!(error, OutputError::Unreadable { .. }),
+        ..UploadFailure::resumable(with_causes(&error))
+    })?;
     if found == *recorded {
         return Ok(());
     }

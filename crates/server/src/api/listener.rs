@@ -50,7 +50,7 @@ const STALLED_WRITE_LIMIT: Duration = Duration::from_secs(120);
 const MAX_TRACE_ID: usize = 64;
 
 /// Browsers of any site may call the API: requests are authenticated by their signature.
-const HEADERS: [(&str, &str); 8] = [
+const HEADERS: [(&str, &str); 9] = [
     ("cache-control", "no-store no-cache must-revalidate"),
     ("access-control-allow-origin", "*"),
     ("access-control-max-age", "900"),
@@ -61,7 +61,12 @@ const HEADERS: [(&str, &str); 8] = [
     ("access-control-request-method", "*"),
     (
         "access-control-allow-headers",
-        "X-Requested-With,Content-Type,Authorization,Accept,Origin,Cache-Control",
+        "X-Requested-With,Content-Type,Authorization,Accept,Origin,Cache-Control,Range,If-Range,\
+         If-None-Match",
+    ),
+    (
+        "access-control-expose-headers",
+        "ETag,Content-Range,Accept-Ranges,Content-Length",
     ),
     ("x-content-type-options", "nosniff"),
     (

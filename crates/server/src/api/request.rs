@@ -420,7 +420,7 @@ fn log_internal(app: &App, name: &str, error: &mut ApiError) {
     }
     let incident = app.engine.random.slugid();
     let chain = with_causes(&*cause);
-    tracing::error!(incident.id = %incident, api.method = name, "{name} failed: {chain}");
+    tracing::error!(incident.id = %incident, api.method = name, "{name} failed, incident {incident}: {chain}");
     *error = ApiError::internal(&incident);
 }
 

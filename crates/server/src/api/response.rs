@@ -43,7 +43,11 @@ pub(super) fn reply_with(
         && let Some(problem) = wrong_reply(app, endpoint, &bytes)
     {
         let incident = app.engine.random.slugid();
-        tracing::error!(incident.id = %incident, "{} sent an invalid reply: {problem}", endpoint.name);
+        let name = endpoint.name;
+        tracing::error!(
+            incident.id = %incident,
+            "{name} sent an invalid reply, incident {incident}: {problem}"
+        );
         let error = ApiError::internal(&incident);
         return error_reply(&error, endpoint.name, parameters, payload, now);
     }

@@ -37,23 +37,32 @@ impl From<Arc<StoreError>> for ApiError {
 
 /// For the client, if the database cannot be used now.
 fn unavailable(error: &StoreError) -> Option<&'static str> {
-    if matches!(error, StoreError::Unavailable { .. } | StoreError::Closed) {
-        Some(
+    match error {
+        StoreError::Unavailable { .. } | StoreError::Closed => Some(
             "The database of this server does not answer. Send the request again in a few \
              seconds. If this lasts, see the server's log.",
-        )
-    } else if matches!(error, StoreError::Full { .. }) {
-        Some(
+        ),
+        StoreError::Full { .. } => Some(
             "The database of this server has no space left, so nothing was changed. Send the \
              request again when its operator has made room; the server's log has more.",
-        )
-    } else if matches!(error, StoreError::OutcomeUnknown { .. }) {
-        Some(
+        ),
+        StoreError::OutcomeUnknown { .. } => Some(
             "The connection to the database broke during the change, which may have been made. \
              Look whether it was before you send the request again.",
-        )
-    } else {
-        None
+        ),
+        StoreError::TooManyConflicts { .. }
+        | StoreError::LostRace
+        | StoreError::Corrupt { .. }
+        | StoreError::BadText { .. }
+        | StoreError::TooManyRows { .. }
+        | StoreError::Query { .. }
+        | StoreError::IgnoredFailure { .. }
+        | StoreError::NotMigrated { .. }
+        | StoreError::Migration { .. }
+        | StoreError::OtherMigration { .. }
+        | StoreError::BadUrl(_)
+        | StoreError::Tls(_)
+        | StoreError::Panicked { .. } => None,
     }
 }
 

@@ -1,7 +1,8 @@
-//! Deletes old versions, old costs and steps of budgets, and what is left of deleted pools.
+//! Deletes old versions, old costs, steps of budgets, silent relays, and what is left of deleted
+//! pools.
 
 use domain::time::{DAY_MS, Timestamp};
-use store::{budgets, configuration_versions, cost_accounts, image_versions, turns};
+use store::{budgets, configuration_versions, cost_accounts, image_versions, relays, turns};
 
 use super::deletions::{DeletionTally, Deletions};
 use crate::app::App;
@@ -10,6 +11,8 @@ use crate::app::App;
 const KEPT_VERSIONS: u32 = 10;
 /// Announced steps of budgets are remembered for longer than any period is.
 const STEPS_KEPT_DAYS: u32 = 90;
+/// A relay that is silent for longer does not come back.
+const SILENT_RELAYS_KEPT_DAYS: u32 = 30;
 
 /// Each kind by itself. `deletions` limits each of them.
 pub(super) async fn forget_replaced(
@@ -38,6 +41,9 @@ pub(super) async fn forget_replaced(
     let steps = days_ago(STEPS_KEPT_DAYS);
     let steps = delete("budget_step_expire", steps, budgets::delete_steps_before);
     tally.add("replaced", steps.await);
+    let silent = days_ago(SILENT_RELAYS_KEPT_DAYS);
+    let silent = delete("relay_expire", silent, relays::delete_silent);
+    tally.add("relays", silent.await);
     let old_costs = days_ago(settings.cost_retention_days);
     let costs = delete("cost_expire", old_costs, cost_accounts::delete_before).await;
     // Accounts become empty only by that, so most activations need not look for them.

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use super::driver::{ActivationResult, BackgroundTask};
-use crate::tls::{ReloadOutcome, TlsAcceptor};
+use tls::{ReloadOutcome, TlsAcceptor};
 
 pub struct TlsReload(pub Arc<TlsAcceptor>);
 

@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 
 /// Parses a TOML document. An error has the place and the key, and nothing of any value.
-pub(super) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     toml::from_str(text).map_err(|error| {
         let message = without_value(error.message());
         let Some(span) = error.span() else {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use domain::text::one_line;
+use domain::text::{is_harmful, one_line};
 use serde_json::json;
 
 use super::advice::advice;
@@ -122,7 +122,7 @@ fn indented(text: &str) -> String {
     let lines = text.lines().map(|line| {
         let plain: String = line
             .chars()
-            .filter(|c| !c.is_control() || *c == '\t')
+            .filter(|c| !is_harmful(*c) || *c == '\t')
             .collect();
         format!("    {plain}").trim_end().to_owned()
     });

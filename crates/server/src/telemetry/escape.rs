@@ -5,6 +5,7 @@
 
 use std::fmt::{self, Write as _};
 
+use domain::text::is_harmful;
 use tracing::field::Field;
 use tracing_subscriber::field::MakeExt as _;
 use tracing_subscriber::fmt::FormatFields;
@@ -37,7 +38,7 @@ struct Escaped<'a, 'w>(&'a mut Writer<'w>);
 impl fmt::Write for Escaped<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let mut rest = text;
-        while let Some(place) = rest.find(is_dangerous) {
+        while let Some(place) = rest.find(is_harmful) {
             let (harmless, dangerous) = rest.split_at(place);
             self.0.write_str(harmless)?;
             let mut characters = dangerous.chars();
@@ -48,11 +49,6 @@ impl fmt::Write for Escaped<'_, '_> {
         }
         self.0.write_str(rest)
     }
-}
-
-/// Control characters, other line ends, and characters that change the direction of text.
-fn is_dangerous(character: char) -> bool {
-    character.is_control() || matches!(character, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]
@@ -85,7 +81,7 @@ mod tests {
         });
         assert_eq!(all.matches('\n').count(), 1, "{all:?}");
         let line = all.trim_end_matches('\n');
-        assert!(!line.chars().any(is_dangerous), "{line:?}");
+        assert!(!line.chars().any(is_harmful), "{line:?}");
         let escaped = r"a\nERROR forged\r\u{1b}[31m\u{7}\u{85}\u{9b}\u{2028}\u{202e}\u{0}é🦀";
         for part in [
             format!("id={escaped}}}"),

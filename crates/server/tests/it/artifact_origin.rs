@@ -31,7 +31,8 @@ impl World {
     /// Asks at the origin of artifacts.
     fn at_origin(&self, method: Method, path: &str) -> Ask {
         let door = Arc::new(self.server.of_public_artifacts());
-        Ask::new(door, method, &format!("root:{path}"), self.now())
+        let ask = Ask::new(door, method, &format!("root:{path}"), self.now());
+        ask.header("host", "artifacts.example")
     }
 
     fn by_path(&self, name: &str) -> Ask {
@@ -119,6 +120,12 @@ on_sqlite_first!(a_report_of_several_files_shows, with_origin, |world| {
     for flag in ["allow-scripts", "allow-same-origin"] {
         assert!(policy.contains(flag), "{policy}");
     }
+    // A name of the server that leads there has the cookies of the server.
+    let door = Arc::new(world.server.of_public_artifacts());
+    let path = format!("root:/{TASK}/0/public/r/index.html");
+    let at_our_name = Ask::new(door, Method::GET, &path, world.now()).await;
+    let policy = at_our_name.header("content-security-policy");
+    assert!(!policy.contains("allow-same-origin"), "{policy}");
     for (name, value) in [
         ("x-content-type-options", "nosniff"),
         ("referrer-policy", "no-referrer"),

@@ -466,6 +466,7 @@ fn cases_of(endpoint: &Endpoint) -> Vec<Case> {
         Service::WorkerManager => vec![
             pool_cases(),
             worker_cases(),
+            crate::relayed_hosts::cases(),
             launch_config_cases(),
             state_cases(),
             crate::configuration_authorization::whole_cases(),

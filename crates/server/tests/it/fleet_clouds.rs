@@ -15,7 +15,7 @@ use cloud::{
 use contract::{Invalid, Schemas};
 use domain::id::{LaunchToken, WorkerGroup, WorkerKey};
 use domain::launch_config::LaunchConfig;
-use domain::plan::Bid;
+use domain::plan::{BidRequest, Bids};
 use domain::time::Timestamp;
 use domain::worker::Worker;
 use serde_json::Value;
@@ -161,9 +161,9 @@ impl Machines for TestCloud {
         self.max_machines
     }
 
-    fn bid(&self, config: &LaunchConfig, now: Timestamp) -> Result<Bid, String> {
+    fn bids(&self, config: &LaunchConfig, request: Option<&BidRequest>, now: Timestamp) -> Bids {
         self.n_bids.fetch_add(1, Ordering::SeqCst);
-        self.fake.bid(config, now)
+        self.fake.bids(config, request, now)
     }
 
     async fn refresh(&self) -> Result<(), CloudError> {

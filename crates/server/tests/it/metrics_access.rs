@@ -34,6 +34,7 @@ async fn programs_here_read_metrics_and_pages_of_other_sites_do_not() {
             "access-control-allow-origin",
             "access-control-allow-methods",
             "access-control-allow-headers",
+            "access-control-expose-headers",
         ] {
             assert_eq!(answer.header(name), "", "{name}");
         }

@@ -113,7 +113,8 @@ fn added_to_queue() -> BTreeMap<String, Value> {
 
 /// Methods of the worker manager that Taskcluster does not have: RFC 124's rule sets and their
 /// parts.
-const BEYOND: [&str; 8] = [
+const BEYOND: [&str; 9] = [
+    "Relays",
     "Worker Configurations",
     "Rules",
     "Worker Types",

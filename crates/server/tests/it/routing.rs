@@ -295,7 +295,8 @@ on_sqlite_first!(
                 ("access-control-request-method", "*"),
                 (
                     "access-control-allow-headers",
-                    "X-Requested-With,Content-Type,Authorization,Accept,Origin,Cache-Control",
+                    "X-Requested-With,Content-Type,Authorization,Accept,Origin,Cache-Control,Range,\
+                     If-Range,If-None-Match",
                 ),
                 ("x-content-type-options", "nosniff"),
                 (

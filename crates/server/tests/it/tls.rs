@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use ::tls::{ReloadOutcome, TlsAcceptor};
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};
 use base64::Engine as _;
@@ -13,7 +14,6 @@ use serde_json::Value;
 use server::background::TlsReload;
 use server::background::driver::BackgroundTask;
 use server::config::{Config, TlsFiles};
-use server::tls::{ReloadOutcome, TlsAcceptor};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

@@ -91,7 +91,7 @@ impl Production {
             let shared = full.iter().filter(|(at, _)| offerings.contains(at));
             let held = |at: usize| pool.held_units(state, |offering| offering == at);
             Rival {
-                demand: state.n_pending() + state.n_claimed(),
+                demand: pool.wanted(state),
                 held: pool.held_units(state, |_| true),
                 quotas: shared.map(|(at, id)| ((*id).clone(), held(*at))).collect(),
             }

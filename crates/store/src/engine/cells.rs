@@ -8,7 +8,7 @@ use domain::configuration::Action;
 use domain::cost::{CostKind, Currency};
 use domain::id::{
     BudgetId, ClientId, ConfigurationId, ErrorId, ImageName, LaunchConfigId, LaunchToken,
-    OverrideId, PoolId, ProviderId, RoleId, SchedulerId, TaskGroupId, TaskId, WorkerGroup,
+    OverrideId, PoolId, ProviderId, RelayId, RoleId, SchedulerId, TaskGroupId, TaskId, WorkerGroup,
     WorkerId,
 };
 use domain::image::{CanaryRun, ImageAction, ImageSelection, Standing, TrialRecord};
@@ -141,6 +141,7 @@ text_cells!(
     OverrideId,
     PoolId,
     ProviderId,
+    RelayId,
     RoleId,
     SchedulerId,
     TaskGroupId,

@@ -104,13 +104,17 @@ pub(crate) struct ServerReply {
 
 impl StoreError {
     /// Whether the database cannot be reached now, so that it may be reached later. A server that
-    /// refuses the user, or has no database of this name, was reached.
+    /// refuses the user, has no database of this name, or takes no TLS, was reached.
     pub fn is_away(&self) -> bool {
         let Self::Unavailable { source, .. } = self else {
             return false;
         };
-        let reply = source.downcast_ref::<ServerReply>();
-        !reply.is_some_and(|reply| reply.state.starts_with("28") || reply.state == "3D000")
+        if let Some(reply) = source.downcast_ref::<ServerReply>() {
+            return !reply.state.starts_with("28") && reply.state != "3D000";
+        }
+        source
+            .downcast_ref::<tokio_postgres::Error>()
+            .is_none_or(is_of_connection)
     }
 
     pub(crate) fn corrupt(
@@ -124,4 +128,12 @@ impl StoreError {
             reason: reason.to_string(),
         }
     }
+}
+
+/// Whether the connection broke or was not made. Other errors of the driver are about what it was
+/// asked for, such as a password that is missing.
+fn is_of_connection(error: &tokio_postgres::Error) -> bool {
+    let source = std::error::Error::source(error);
+    let io = source.and_then(|source| source.downcast_ref::<std::io::Error>());
+    error.is_closed() || io.is_some_and(|io| io.kind() != std::io::ErrorKind::InvalidData)
 }

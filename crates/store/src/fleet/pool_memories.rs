@@ -16,8 +16,8 @@ statements! { TABLE;
     LEARNED "pool_memory_get_learned" =
         "SELECT learned FROM pool_memories WHERE worker_pool_id = $1";
     OF "pool_memory_list" =
-        "SELECT m.worker_pool_id, m.memory, m.sampled, m.level, m.held, m.unexplained, \
-         COALESCE(m.quotas, '{}'), m.version FROM json_each($1) AS v \
+        "SELECT m.worker_pool_id, m.memory, m.sampled, m.level, m.wanted, m.held, \
+         m.unexplained, COALESCE(m.quotas, '{}'), m.version FROM json_each($1) AS v \
          CROSS JOIN pool_memories AS m WHERE m.worker_pool_id = v.value ->> 0";
     STATES "pool_memory_list_states" =
         "SELECT worker_pool_id, \
@@ -28,17 +28,19 @@ statements! { TABLE;
          AND worker_pool_id >= $1 AND worker_pool_id <= $2 ORDER BY worker_pool_id LIMIT $3";
     // An offering as JSON is part of an object as JSON if the object has it as a key.
     RIVALS "pool_memory_list_rivals" =
-        "SELECT m.worker_pool_id, m.level, m.held, m.quotas FROM pool_memories AS m \
+        "SELECT m.worker_pool_id, m.wanted, m.held, m.quotas FROM pool_memories AS m \
          WHERE m.quotas IS NOT NULL AND m.worker_pool_id <> $1 AND EXISTS (SELECT 1 \
          FROM json_each($2) AS v WHERE REPLACE(m.quotas, v.value ->> 0, '') <> m.quotas) \
          ORDER BY m.worker_pool_id LIMIT $3";
     WRITE "pool_memory_write" =
-        "INSERT INTO pool_memories (worker_pool_id, memory, learned, sampled, level, held, \
-         unexplained, quotas, version) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 1) \
+        "INSERT INTO pool_memories (worker_pool_id, memory, learned, sampled, level, \
+         wanted, held, unexplained, quotas, version) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 1) \
          ON CONFLICT (worker_pool_id) DO UPDATE SET memory = excluded.memory, \
          learned = excluded.learned, sampled = excluded.sampled, level = excluded.level, \
-         held = excluded.held, unexplained = excluded.unexplained, quotas = excluded.quotas, \
-         version = pool_memories.version + 1 WHERE pool_memories.version = $9";
+         wanted = excluded.wanted, held = excluded.held, unexplained = excluded.unexplained, \
+         quotas = excluded.quotas, version = pool_memories.version + 1 \
+         WHERE pool_memories.version = $10";
     DELETE "pool_memory_delete" =
         "DELETE FROM pool_memories WHERE worker_pool_id IN (\
          SELECT v.value ->> 0 FROM json_each($1) AS v)";
@@ -54,7 +56,7 @@ statements! { TABLE;
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContendingPool {
     pub pool_id: PoolId,
-    pub level: u64,
+    pub wanted: u64,
     pub held: u64,
     /// The units that it has of each quota that is used up.
     pub quotas: BTreeMap<OfferingId, u64>,
@@ -72,6 +74,7 @@ impl FromRow for PoolRecord {
             memory: serde_json::from_str(&memory).unwrap_or_default(),
             sampled: cells.next()?,
             level: cells.next()?,
+            wanted: cells.next()?,
             held: cells.next()?,
             unexplained: cells.next()?,
             quotas: quotas(cells)?,
@@ -84,7 +87,7 @@ impl FromRow for ContendingPool {
     fn read(cells: &mut Cells<'_, '_>) -> Result<Self, BadRow> {
         Ok(Self {
             pool_id: cells.next()?,
-            level: cells.next()?,
+            wanted: cells.next()?,
             held: cells.next()?,
             quotas: quotas(cells)?,
         })
@@ -138,7 +141,8 @@ pub fn list_rivals(
 pub fn write(tx: &mut Tx<'_>, record: &PoolRecord, time: &ObservedTime) -> Result<()> {
     let (memory, learned) = (to_json(&record.memory), to_json(&record.news(time)));
     let quotas = (!record.quotas.is_empty()).then(|| to_json(&record.quotas));
-    let counts = (&record.level, &record.held, &record.unexplained);
+    let units = (&record.level, &record.wanted, &record.held);
+    let counts = (units, &record.unexplained);
     let values = (&memory, &learned, record.sampled, counts, &quotas);
     tx.execute_guarded(&WRITE, (&record.pool_id, values, record.version))
 }

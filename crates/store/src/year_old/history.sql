@@ -140,9 +140,9 @@ INSERT INTO metered_runs (worker_pool_id, worker_group, worker_id, task_id, run_
 SELECT worker_pool_id, worker_group, worker_id, task_id, run_id, started, resolved, reason
 FROM run_outcomes WHERE resolved > #now() - 1800000;
 
-INSERT INTO pool_memories (worker_pool_id, memory, learned, sampled, level, held, unexplained, quotas,
-    version)
-SELECT 'year/pool-' || i, #pool_memory(), '{}', #now() - 1000, 100, 100, 0, NULL, 100000
+INSERT INTO pool_memories (worker_pool_id, memory, learned, sampled, level, wanted, held, unexplained,
+    quotas, version)
+SELECT 'year/pool-' || i, #pool_memory(), '{}', #now() - 1000, 100, 100, 100, 0, NULL, 100000
 FROM numbers WHERE i < #n(400);
 
 INSERT INTO pool_news (worker_pool_id, n_ended, durations)

@@ -32,6 +32,7 @@ mod postgres_trips;
 mod postgres_updates;
 mod queue_workers;
 mod reconnect;
+mod relays;
 mod run_outcomes;
 mod samples;
 mod statistics;

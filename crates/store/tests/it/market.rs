@@ -208,6 +208,7 @@ fn pool_record(id: &str, held: u64, quotas: &[&str], time: &ObservedTime) -> Poo
     let mut record = PoolRecord::new(pool_id(id), 5, time);
     let sample = PoolSample {
         level: 2,
+        wanted: 2,
         held,
         n_ended: 1,
         durations_ms: vec![1_000],
@@ -299,7 +300,7 @@ on_both!(pools_that_compete_for_a_quota_are_found, |database| {
         names(found.into_iter().map(|rival| rival.pool_id).collect())
     };
     let first = &rivals(&["east"], 9).await[0];
-    assert_eq!((first.level, first.held), (2, 7));
+    assert_eq!((first.wanted, first.held), (2, 7));
     let quotas = [(offering("east"), 3), (offering("west"), 3)];
     assert_eq!(first.quotas, quotas.into());
     assert_eq!(named(&["east"], 9).await, ["a/a"]);

@@ -52,14 +52,13 @@ fn build_step(
     definition: &ImageDefinition,
     request: Option<&BuildRequest>,
 ) -> Step {
-    let paused = view.paused(definition);
-    match (reason_to_build(view, definition, request), paused) {
-        (_, Some(reason)) => Step::Wait {
-            until: None,
-            reason,
-        },
-        (Ok(reason), None) => build_or_wait(view, definition, reason, request),
-        (Err((until, reason)), None) => Step::Wait { until, reason },
+    if let Some(reason) = view.paused(definition) {
+        let until = None;
+        return Step::Wait { until, reason };
+    }
+    match reason_to_build(view, definition, request) {
+        Ok(reason) => build_or_wait(view, definition, reason, request),
+        Err((until, reason)) => Step::Wait { until, reason },
     }
 }
 

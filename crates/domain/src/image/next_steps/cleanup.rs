@@ -282,7 +282,9 @@ impl Kept {
                 // Those that launch configs may name stay for a shorter time otherwise.
                 if self.until.contains_key(&key) || self.uploads.insert(key) {
                     self.builds.insert(image.build);
-                    self.served.insert(image.build, at.plus_millis(UNDO_MS));
+                    let until = at.plus_millis(UNDO_MS);
+                    let latest = self.served.entry(image.build).or_insert(until);
+                    *latest = until.max(*latest);
                 }
             }
         }

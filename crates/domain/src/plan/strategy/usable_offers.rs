@@ -3,13 +3,14 @@
 //! Offers that are paused, full, ill or out of stock are skipped, each with its reason. An offer
 //! that was ill may be tried with one machine. The strategy chooses among the others.
 
+use std::collections::BTreeSet;
+
 use super::super::health::Condition;
 use super::super::need::exact;
 use super::super::notes::{Notes, units};
 use super::super::spot_bids::{Budget, NoBid};
 use super::super::usability::Usability;
 use super::super::{Award, MAX_MACHINES, Offer, Snapshot};
-use super::Strategy;
 use crate::time::Timestamp;
 
 /// One plan tries at most this many launch configs whose pause is over: those that have waited
@@ -36,6 +37,10 @@ pub(in crate::plan) struct UsableOffer<'a> {
     /// The index of its provider among the sources.
     pub(in crate::plan) source: usize,
     pub(in crate::plan) offer: &'a Offer,
+    /// The index of the first offer of its launch config.
+    pub(in crate::plan) group: usize,
+    /// Units that its launch config may add.
+    room: u64,
     pub(in crate::plan) each: u32,
     /// How many further machines it gives.
     pub(in crate::plan) left: u64,
@@ -51,12 +56,23 @@ pub(in crate::plan) struct UsableOffer<'a> {
 pub(in crate::plan) struct Skip {
     pub(in crate::plan) why: String,
     pub(in crate::plan) usability: Usability,
+    /// The pool leaves the offering to others.
+    pub(in crate::plan) is_left: bool,
+}
+
+impl Skip {
+    fn new(why: String, usability: Usability) -> Self {
+        Self {
+            why,
+            usability,
+            is_left: false,
+        }
+    }
 }
 
 impl From<String> for Skip {
     fn from(why: String) -> Self {
-        let usability = Usability::Unusable;
-        Self { why, usability }
+        Self::new(why, Usability::Unusable)
     }
 }
 
@@ -73,8 +89,11 @@ impl Balance {
             n_open: 0,
             total: 0.0,
         };
+        // The offers of a launch config are next to each other.
+        let mut last = None;
         for offer in usable {
-            if offer.weight.is_some() && offer.can_give(budget) {
+            if offer.weight.is_some() && offer.can_give(budget) && last != Some(offer.group) {
+                last = Some(offer.group);
                 balance.n_open += 1;
                 balance.total += offer.live;
             }
@@ -115,11 +134,8 @@ impl<'a> UsableOffers<'a> {
         for (index, offer) in snapshot.offers.iter().enumerate() {
             let offering = offer.offering().filter(|_| !left_to_others.is_empty());
             let why_left = offering.and_then(|id| left_to_others.get(&id));
-            let usable_offer = match why_left {
-                Some(why) => Err(Skip::from(why.clone())),
-                None => UsableOffer::of(snapshot, strategy, index, &budget, notes),
-            };
-            match usable_offer {
+            let why_left = why_left.map(String::as_str);
+            match UsableOffer::of(snapshot, index, why_left, &budget, notes) {
                 Ok(offer) => usable.push(offer),
                 Err(skip) => {
                     let (name, why) = (snapshot.name_of(offer), &skip.why);
@@ -170,6 +186,9 @@ impl<'a> UsableOffers<'a> {
             });
             due.truncate(1);
         }
+        // One of the bids for a launch config shows whether it works again.
+        let mut groups = BTreeSet::new();
+        due.retain(|at| groups.insert(self.usable[*at].group));
         for at in due.into_iter().take(MAX_TRIED) {
             if self.budget.is_open() && self.usable[at].can_give(&self.budget) {
                 self.take(at);
@@ -187,8 +206,13 @@ impl<'a> UsableOffers<'a> {
         let offer = &mut self.usable[at];
         offer.won += 1;
         offer.left -= 1;
-        offer.live += f64::from(offer.each);
-        self.budget.spend(offer.each, offer.source);
+        let (each, source, group) = (offer.each, offer.source, offer.group);
+        self.budget.spend(each, source);
+        for offer in self.usable.iter_mut().filter(|offer| offer.group == group) {
+            offer.live += f64::from(each);
+            offer.room = offer.room.saturating_sub(each.into());
+            offer.left = offer.left.min(offer.room / u64::from(offer.each));
+        }
     }
 
     /// The machines that were taken, in the order of the offers.
@@ -206,15 +230,15 @@ impl<'a> UsableOffers<'a> {
 impl<'a> UsableOffer<'a> {
     fn of(
         snapshot: &'a Snapshot,
-        strategy: &dyn Strategy,
         index: usize,
+        why_left: Option<&str>,
         budget: &Budget,
         notes: &mut Notes,
     ) -> Result<Self, Skip> {
         let (settings, offer) = (&snapshot.settings, &snapshot.offers[index]);
+        let strategy = settings.own_strategy();
         if let Some(canary) = &offer.canary {
-            let (why, usability) = (canary.text(), Usability::Usable);
-            return Err(Skip { why, usability });
+            return Err(Skip::new(canary.text(), Usability::Usable));
         }
         let each = offer.capacity_each.max(1);
         let left = offer.machines(settings.max_capacity, snapshot.now)?;
@@ -239,6 +263,12 @@ impl<'a> UsableOffer<'a> {
             }
             no_bid.to_string()
         })?;
+        if let Some(why) = why_left {
+            return Err(Skip {
+                is_left: true,
+                ..Skip::from(why.to_owned())
+            });
+        }
         if let (Some(weight), Some(failures_text)) = (weight, offer.failures_text()) {
             notes.add(format!(
                 "{}: weight {}, {failures_text}",
@@ -250,6 +280,8 @@ impl<'a> UsableOffer<'a> {
             index,
             source,
             offer,
+            group: first_of(index, offer),
+            room: offer.room(settings.max_capacity),
             each,
             left,
             weight,
@@ -277,6 +309,7 @@ impl<'a> UsableOffer<'a> {
         let bid = self.offer.bid.as_ref().ok();
         Award {
             launch_config_id: self.offer.launch_config_id.clone(),
+            bid_number: self.offer.bid_number,
             provider_id,
             machines: self.won,
             capacity_each: self.each,
@@ -331,30 +364,35 @@ impl Snapshot {
     }
 }
 
+/// The index of the first offer of a launch config, which has one for each bid.
+pub(in crate::plan) fn first_of(index: usize, offer: &Offer) -> usize {
+    index.saturating_sub(offer.bid_number as usize)
+}
+
 /// The weight of an offer in the choice of machines; `None`: it may only be tried.
 fn weight(offer: &Offer, condition: Condition) -> Result<Option<f64>, Skip> {
     let failures_text = || offer.failures_text().unwrap_or_default();
     match condition {
         Condition::Usable(share) => Ok(Some(offer.initial_weight * share)),
         Condition::Due => Ok(None),
-        Condition::Resting { until } => Err(Skip {
-            why: format!("{}, tried again at {}", failures_text(), time_of_day(until)),
-            usability: Usability::ShutOff { until },
-        }),
-        Condition::ShutOff { trouble, until } => Err(Skip {
-            why: format!("shut off: {trouble}, next try {}", time_of_day(until)),
-            usability: Usability::ShutOff { until },
-        }),
-        Condition::OnTrial { until } => Err(Skip {
-            why: format!("on trial with one machine, next try {}", time_of_day(until)),
-            usability: Usability::OnTrial { until: Some(until) },
-        }),
+        Condition::Resting { until } => Err(Skip::new(
+            format!("{}, tried again at {}", failures_text(), time_of_day(until)),
+            Usability::ShutOff { until },
+        )),
+        Condition::ShutOff { trouble, until } => Err(Skip::new(
+            format!("shut off: {trouble}, next try {}", time_of_day(until)),
+            Usability::ShutOff { until },
+        )),
+        Condition::OnTrial { until } => Err(Skip::new(
+            format!("on trial with one machine, next try {}", time_of_day(until)),
+            Usability::OnTrial { until: Some(until) },
+        )),
         Condition::Awaited => {
             let when = "tried again when it is known whether its last machine starts";
-            Err(Skip {
-                why: format!("{}, {when}", failures_text()),
-                usability: Usability::OnTrial { until: None },
-            })
+            Err(Skip::new(
+                format!("{}, {when}", failures_text()),
+                Usability::OnTrial { until: None },
+            ))
         }
     }
 }

@@ -48,7 +48,7 @@ async fn a_cancelled_build_ends_and_says_who_cancelled_it(twin: Twin) {
     world
         .until_explained(
             "debian",
-            "1 was cancelled (alice cancelled it: wrong branch)",
+            "build 1 was cancelled (alice cancelled it: wrong branch)",
         )
         .await;
     let status = world.images.status(&debian_image, world.clock.now_ms());

@@ -9,6 +9,8 @@ use crate::authentication::RequestToAuthenticate;
 
 /// The only names that are read by path.
 pub(super) const PUBLIC: &str = "public/";
+/// A path has at most 32 segments, of which the task and the run are the first.
+const MAX_NAME_SEGMENTS: usize = 30;
 /// Kept as they are in the segments of a path.
 const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'/')
@@ -43,7 +45,9 @@ pub(super) fn path(task_id: &TaskId, run_id: u32, name: &ArtifactName) -> String
 /// Clients and proxies change paths with empty segments or dots.
 pub(super) fn has_path(name: &ArtifactName) -> bool {
     let mut segments = name.as_str().split('/');
-    name.as_str().starts_with(PUBLIC) && segments.all(|segment| !["", ".", ".."].contains(&segment))
+    name.as_str().starts_with(PUBLIC)
+        && segments.clone().count() <= MAX_NAME_SEGMENTS
+        && segments.all(|segment| !["", ".", ".."].contains(&segment))
 }
 
 /// Whether callers without credentials hold the scope that `getArtifact` requires.
@@ -84,6 +88,25 @@ mod tests {
             ("/public/a", false),
         ] {
             assert_eq!(has_path(&name.parse().unwrap()), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn names_whose_path_has_too_many_segments_have_none() {
+        for count in testing::sizes_around(
+            "server::api::queue::artifact_paths::MAX_NAME_SEGMENTS",
+            MAX_NAME_SEGMENTS,
+        ) {
+            let name = ["public"]
+                .into_iter()
+                .chain(std::iter::repeat_n("a", count));
+            let name = name.take(count).collect::<Vec<_>>().join("/");
+            let Ok(name) = name.parse() else { continue };
+            assert_eq!(
+                has_path(&name),
+                (2..=MAX_NAME_SEGMENTS).contains(&count),
+                "{count}"
+            );
         }
     }
 

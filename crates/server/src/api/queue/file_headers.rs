@@ -34,7 +34,8 @@ pub(super) fn headers(artifact: &Artifact) -> HeaderMap {
 
 /// Chromium shows no PDF in a sandbox; its viewer is not of our origin either.
 pub(super) fn is_pdf(artifact: &Artifact) -> bool {
-    artifact.content_type.starts_with("application/pdf")
+    let essence = artifact.content_type.split(';').next().unwrap_or_default();
+    essence.trim().eq_ignore_ascii_case("application/pdf")
 }
 
 fn file_name(name: &ArtifactName) -> String {

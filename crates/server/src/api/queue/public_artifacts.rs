@@ -92,7 +92,10 @@ fn headers(call: &Call, artifact: &Artifact) -> HeaderMap {
     let mut headers = file_headers::headers(artifact);
     let app = &call.app;
     let origin = app.config.artifact_origin().unwrap_or_default();
-    let policy = match app.hosts.shares_host_with(&origin) {
+    // A name of the server that leads here shares its cookies, whatever the configured origin.
+    let is_shared =
+        app.hosts.shares_host_with(&origin) || app.hosts.has_name(&call.auth_request.host);
+    let policy = match is_shared {
         true => SANDBOX,
         false => SANDBOX_OF_OWN_HOST,
     };

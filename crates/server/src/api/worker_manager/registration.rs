@@ -53,7 +53,7 @@ pub(super) async fn register(call: Call) -> Result<Reply, ApiError> {
         proof: proof(body.worker_identity_proof)?,
     };
     let registered = workers::register(&call.app.engine, &asked, call.now, &call.cancelled);
-    reply(&registered.await?)
+    Reply::json(&wire(&registered.await?))
 }
 
 pub(super) async fn reregister(mut call: Call) -> Result<Reply, ApiError> {
@@ -65,11 +65,13 @@ pub(super) async fn reregister(mut call: Call) -> Result<Reply, ApiError> {
         .text("workerId", &body.worker_id);
     call.authorize(params).await?;
     let key = worker_key(&body.worker_pool_id, &body.worker_group, &body.worker_id)?;
-    reply(&workers::renew(&call.app.engine, key, body.secret, call.now).await?)
+    Reply::json(&wire(
+        &workers::renew(&call.app.engine, key, body.secret, call.now).await?,
+    ))
 }
 
 /// Credentials, and the secret of the next registration.
-fn reply(registered: &RegistrationResult) -> Result<Reply, ApiError> {
+pub(super) fn wire(registered: &RegistrationResult) -> Value {
     let credentials = &registered.credentials;
     let mut reply = json!({
         "expires": registered.expires.to_string(),
@@ -83,7 +85,7 @@ fn reply(registered: &RegistrationResult) -> Result<Reply, ApiError> {
     if let Some(config) = &registered.worker_config {
         reply["workerConfig"] = config.clone();
     }
-    Reply::json(&reply)
+    reply
 }
 
 fn worker_key(pool_id: &str, group: &str, id: &str) -> Result<WorkerKey, ApiError> {

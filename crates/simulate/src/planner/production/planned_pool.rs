@@ -8,7 +8,7 @@ use domain::demand::Demand;
 use domain::facts::{ClaimSource, Facts, MarketFacts, Rooms, Starting, most_pending};
 use domain::id::{BadId, LaunchConfigId, ProviderId, WorkerGroup};
 use domain::market::{Announced, NEVER_LATE_MS, PoolMemory, PoolNews};
-use domain::plan::{Bid, Input, Plan, Rival, START_UP_MS, StrategyDefaults, StrategyName};
+use domain::plan::{Bid, Bids, Input, Plan, Rival, START_UP_MS, StrategyDefaults, StrategyName};
 use domain::supply::{FRESH_MS, Group, Horizon};
 use domain::time::{DAY_MS, MINUTE_MS};
 use domain::worker::{Advice, WorkerState};
@@ -30,6 +30,7 @@ pub(super) struct PlannedPool {
     groups: Vec<WorkerGroup>,
     provider_id: ProviderId,
     most_pending: u64,
+    max_capacity: u64,
     /// Of launch configs that set none.
     idle_hold_ms: i64,
     /// The shortest of all launch configs.
@@ -125,6 +126,7 @@ impl PlannedPool {
             places,
             provider_id: provider_id()?,
             most_pending,
+            max_capacity: settings.max_capacity,
             least_hold_ms: least_hold_ms(&launch_configs, idle_hold_ms),
             idle_hold_ms,
             log: LaunchLog::default(),
@@ -255,6 +257,12 @@ impl PlannedPool {
         self.configs.iter().map(|config| config.offering).collect()
     }
 
+    /// Units that its tasks need, up to its maximum.
+    pub(super) fn wanted(&self, state: &PoolState) -> u64 {
+        let needed = state.n_pending() + state.n_claimed();
+        needed.min(self.max_capacity)
+    }
+
     /// Units of these offerings that run or are to come.
     pub(super) fn held_units(&self, state: &PoolState, is_of: impl Fn(usize) -> bool) -> u64 {
         let counts = state.machines.iter().zip(&self.configs);
@@ -311,6 +319,7 @@ impl PlannedPool {
             starting: self.starting(view),
             ordinary_runs: self.ordinary_runs(view, &view.fleet.pools[index]),
             rivals,
+            held: BTreeMap::new(),
         });
     }
 
@@ -366,6 +375,8 @@ impl PlannedPool {
                     provider_id: self.provider_id.clone(),
                     since: view.now().plus_millis(awaited.launched_ms - view.at_ms),
                     machines: 1,
+                    capacity_each: self.configs[awaited.config].capacity,
+                    offering: None,
                 }),
             }
             last = Some(awaited.launch);
@@ -541,14 +552,14 @@ impl PlannedPool {
         (!plan.is_idle()).then_some(plan)
     }
 
-    fn bids(&self, view: &View<'_>) -> Vec<Result<Bid, String>> {
+    fn bids(&self, view: &View<'_>) -> Vec<Bids> {
         let places = self.configs.iter().zip(&self.places);
         let bids = places.map(|(config, place)| {
-            Ok(Bid {
+            Ok(vec![Bid {
                 price: Some(view.price(config.offering)),
                 reliability: view.promised_reliability(config.offering),
                 ..Bid::plain(place.clone())
-            })
+            }])
         });
         bids.collect()
     }

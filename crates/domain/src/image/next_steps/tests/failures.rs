@@ -135,7 +135,7 @@ fn a_build_that_a_person_cancelled_waits_for_a_request_another_definition_or_the
     let age = world.definition.as_ref().unwrap().rebuild_age_ms().unwrap();
     let due = world.now.plus_millis(age);
     let text = format!(
-        "wait until {due}: 1 was cancelled (exit code 1); a request or another definition builds it \
+        "wait until {due}: build 1 was cancelled (exit code 1); a request or another definition builds it \
          at once"
     );
     assert_eq!(world.texts(), std::slice::from_ref(&text));
@@ -168,7 +168,7 @@ fn a_build_that_a_person_cancelled_waits_for_a_request_another_definition_or_the
     // Without an age, only people build it again.
     world.definition = Some(definition(|it| it["rebuildAgeSeconds"] = json!(0)));
     world.now = world.now.plus_millis(1_000 * DAY_MS);
-    assert!(world.texts()[0].starts_with("wait: 1 was cancelled (builder b1 ended"));
+    assert!(world.texts()[0].starts_with("wait: build 1 was cancelled (builder b1 ended"));
 }
 
 /// Until when the next build waits.

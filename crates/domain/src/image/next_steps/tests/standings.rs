@@ -175,8 +175,8 @@ fn the_build_that_served_last_stays_for_an_hour_at_every_target_of_it() {
     let waits = settle(&mut world);
     assert_eq!(numbers(&world.ready()), [3, 2, 1]);
     let text = format!(
-        "wait until {}: 2 lost its place to another build, and stays for an hour, so that this can \
-         be undone",
+        "wait until {}: build 2 lost its place to another build; it stays for an hour, so that this \
+         can be undone",
         decided.plus_millis(UNDO_MS)
     );
     assert!(waits.contains(&text), "{waits:#?}");

@@ -65,7 +65,7 @@ impl Request {
         match self.images.wait_for(image, MIRROR_WAIT, is_mirrored).await {
             true => Ok(()),
             false => Err(ApiError::tree_failed(&format!(
-                "the definition of image {image} is not copied into the tree yet: try again"
+                "the definition of image {image} is not copied into the tree yet"
             ))),
         }
     }

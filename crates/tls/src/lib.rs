@@ -2,6 +2,7 @@
 //!
 //! The files are read again when they change. Existing connections continue; new ones get the new
 //! certificate. An unusable new file changes nothing.
+#![doc = include_str!("../README.md")]
 
 use std::fmt;
 use std::io::{self, Read as _};
@@ -10,19 +11,18 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use api_client::with_causes;
-use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::Acceptor;
+use rustls::server::{Acceptor, WebPkiClientVerifier};
+use rustls::{RootCertStore, ServerConfig};
+use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
-
-use crate::config::TlsFiles;
 
 /// Maximum duration of a handshake, including the wait for its turn.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
@@ -37,8 +37,20 @@ const PLAIN_REQUEST_BYTES: usize = 8 * 1024;
 const PLAIN_ANSWER: &str = "HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\n\
     content-length: 44\r\nconnection: close\r\n\r\nThis port takes TLS only: use https:// here\n";
 
+/// Both files are in PEM format, and are read again when they change.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TlsFiles {
+    /// The certificate, followed by the intermediate certificates.
+    pub certificate_file: PathBuf,
+    /// Its private key.
+    pub key_file: PathBuf,
+}
+
 pub struct TlsAcceptor {
     files: TlsFiles,
+    /// The authorities of the certificates that clients must have, if they must have any.
+    client_authorities: Option<PathBuf>,
     config: RwLock<Arc<ServerConfig>>,
     /// The content of the files when they were last read, usable or not.
     seen: Mutex<FileState>,
@@ -70,23 +82,46 @@ pub enum TlsError {
     NoKey(PathBuf),
     #[error("the certificate and the key cannot be used together")]
     Unusable(#[from] rustls::Error),
+    #[error("{} holds no authorities of client certificates", file.display())]
+    NoAuthorities {
+        file: PathBuf,
+        #[source]
+        source: rustls::server::VerifierBuilderError,
+    },
 }
 
-/// The contents of both files, or the error of reading them; only for comparison.
+/// The contents of the files, or the error of reading them; only for comparison.
 #[derive(Clone, PartialEq, Eq)]
 enum FileState {
     Digest(Vec<u8>),
     Problem(String),
 }
 
+/// The contents of the files.
+struct Contents {
+    certificate: Vec<u8>,
+    key: Vec<u8>,
+    /// Empty without such a file.
+    authorities: Vec<u8>,
+}
+
 impl TlsAcceptor {
     pub fn new(files: TlsFiles) -> Result<Self, TlsError> {
-        let (certificate, key) = read_both(&files)?;
-        let config = server_config(&files, &certificate, &key)?;
+        Self::with_client_authorities(files, None)
+    }
+
+    /// Accepts only clients with a certificate of one of the authorities, if a file names them.
+    pub fn with_client_authorities(
+        files: TlsFiles,
+        client_authorities: Option<PathBuf>,
+    ) -> Result<Self, TlsError> {
+        let contents = Contents::read(&files, client_authorities.as_deref())?;
+        let config = server_config(&files, client_authorities.as_deref(), &contents)?;
         Ok(Self {
             files,
+            client_authorities,
             config: RwLock::new(Arc::new(config)),
-            seen: Mutex::new(FileState::of(&certificate, &key)),
+            seen: Mutex::new(FileState::of(&contents)),
             handshakes: Semaphore::new(MAX_HANDSHAKES),
             handshake_limit: HANDSHAKE_LIMIT,
         })
@@ -94,9 +129,10 @@ impl TlsAcceptor {
 
     /// Reads the files again. Blocks for a short time.
     pub fn reload(&self) -> ReloadOutcome {
-        let read = read_both(&self.files);
+        let authorities = self.client_authorities.as_deref();
+        let read = Contents::read(&self.files, authorities);
         let now_seen = match &read {
-            Ok((certificate, key)) => FileState::of(certificate, key),
+            Ok(contents) => FileState::of(contents),
             Err(problem) => FileState::Problem(with_causes(problem)),
         };
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -104,8 +140,7 @@ impl TlsAcceptor {
             return ReloadOutcome::Unchanged;
         }
         *seen = now_seen;
-        let made =
-            read.and_then(|(certificate, key)| server_config(&self.files, &certificate, &key));
+        let made = read.and_then(|contents| server_config(&self.files, authorities, &contents));
         match made {
             Ok(config) => {
                 *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
@@ -116,7 +151,7 @@ impl TlsAcceptor {
     }
 
     /// Accepts a client. A client that sends plain HTTP gets an error message.
-    pub(crate) async fn accept(&self, mut stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+    pub async fn accept(&self, mut stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         let handshake = async {
             let mut first = [0];
             if stream.peek(&mut first).await? == 1 && first[0] != HANDSHAKE_RECORD {
@@ -149,12 +184,23 @@ impl fmt::Debug for TlsAcceptor {
 }
 
 impl FileState {
-    fn of(certificate: &[u8], key: &[u8]) -> Self {
-        let digest = Sha256::new()
-            .chain_update(certificate.len().to_be_bytes())
-            .chain_update(certificate)
-            .chain_update(key);
+    fn of(contents: &Contents) -> Self {
+        let mut digest = Sha256::new();
+        for file in [&contents.certificate, &contents.key, &contents.authorities] {
+            digest.update(file.len().to_be_bytes());
+            digest.update(file);
+        }
         Self::Digest(digest.finalize().to_vec())
+    }
+}
+
+impl Contents {
+    fn read(files: &TlsFiles, authorities: Option<&Path>) -> Result<Self, TlsError> {
+        Ok(Self {
+            certificate: read(&files.certificate_file)?,
+            key: read(&files.key_file)?,
+            authorities: authorities.map(read).transpose()?.unwrap_or_default(),
+        })
     }
 }
 
@@ -164,10 +210,6 @@ async fn refuse_plain<T>(stream: &mut TcpStream) -> io::Result<T> {
     stream.write_all(PLAIN_ANSWER.as_bytes()).await?;
     stream.shutdown().await?;
     Err(io::Error::other("the client speaks HTTP without TLS"))
-}
-
-fn read_both(files: &TlsFiles) -> Result<(Vec<u8>, Vec<u8>), TlsError> {
-    Ok((read(&files.certificate_file)?, read(&files.key_file)?))
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
@@ -184,24 +226,42 @@ fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
 
 fn server_config(
     files: &TlsFiles,
-    certificate: &[u8],
-    key: &[u8],
+    authorities: Option<&Path>,
+    contents: &Contents,
 ) -> Result<ServerConfig, TlsError> {
-    let certificates: Vec<_> = CertificateDer::pem_slice_iter(certificate)
-        .collect::<Result<_, _>>()
-        .unwrap_or_default();
+    let certificates = certificates(&contents.certificate);
     if certificates.is_empty() {
         return Err(TlsError::NoCertificate(files.certificate_file.clone()));
     }
-    let key =
-        PrivateKeyDer::from_pem_slice(key).map_err(|_| TlsError::NoKey(files.key_file.clone()))?;
+    let key = PrivateKeyDer::from_pem_slice(&contents.key)
+        .map_err(|_| TlsError::NoKey(files.key_file.clone()))?;
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let mut config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
-        .with_single_cert(certificates, key)?;
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()?;
+    let builder = match authorities {
+        None => builder.with_no_client_auth(),
+        Some(file) => {
+            let mut roots = RootCertStore::empty();
+            roots.add_parsable_certificates(self::certificates(&contents.authorities));
+            let verifier =
+                WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+            builder.with_client_cert_verifier(verifier.map_err(|source| {
+                TlsError::NoAuthorities {
+                    file: file.to_owned(),
+                    source,
+                }
+            })?)
+        }
+    };
+    let mut config = builder.with_single_cert(certificates, key)?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(config)
+}
+
+fn certificates(pem: &[u8]) -> Vec<CertificateDer<'static>> {
+    CertificateDer::pem_slice_iter(pem)
+        .collect::<Result<_, _>>()
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -245,6 +305,7 @@ mod tests {
                 certificate_file: nowhere.clone(),
                 key_file: nowhere,
             },
+            client_authorities: None,
             config: RwLock::new(Arc::new(config)),
             seen: Mutex::new(FileState::Problem(String::new())),
             handshakes: Semaphore::new(max_handshakes),
@@ -292,7 +353,7 @@ mod tests {
     async fn a_bounded_number_of_handshakes_runs_at_a_time() {
         let limit = 5;
         let greeting = greeting();
-        for n_clients in sizes_around("server::tls::MAX_HANDSHAKES", limit) {
+        for n_clients in sizes_around("tls::MAX_HANDSHAKES", limit) {
             let tls = tls(limit);
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let mut clients = Vec::new();
