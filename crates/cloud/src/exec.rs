@@ -22,9 +22,9 @@ use tokio::process::{Child, Command};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use crate::ProviderContext;
 use crate::protocol::{Answer, Failure, MAX_ANSWER_BYTES, Operation, ProtocolProvider, Transport};
 use crate::stderr::{Stderr, telling_lines};
+use crate::{ConfiguredRegion, ProviderContext};
 
 const DEFAULT_TIME_LIMIT_SECONDS: u64 = 60;
 /// Programs that run at the same time at most. Others wait, within their time limit.
@@ -50,6 +50,9 @@ pub struct ExecSettings {
     /// Time limit of every call.
     #[serde(default = "default_time_limit")]
     pub time_limit_seconds: u64,
+    /// The region of places that have none. Default: the id of the provider.
+    #[serde(default)]
+    pub region: Option<ConfiguredRegion>,
     /// Further environment variables for the program.
     #[serde(default)]
     pub env: BTreeMap<String, Secret>,
@@ -192,6 +195,10 @@ impl Program {
 impl Transport for Program {
     fn kind(&self) -> &'static str {
         "exec"
+    }
+
+    fn region(&self) -> Option<&ConfiguredRegion> {
+        self.settings.region.as_ref()
     }
 
     fn schema(&self) -> &'static str {

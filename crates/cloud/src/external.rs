@@ -17,9 +17,9 @@ use domain::launch::Cause;
 use reqwest::StatusCode;
 use serde::Deserialize;
 
-use crate::ProviderContext;
 use crate::protocol::{Answer, Failure, MAX_ANSWER_BYTES, Operation, ProtocolProvider, Transport};
 use crate::signed_client::{Address, SignedClient, chain};
+use crate::{ConfiguredRegion, ProviderContext};
 
 const DEFAULT_TIME_LIMIT_SECONDS: u64 = 30;
 
@@ -36,6 +36,9 @@ pub struct ExternalSettings {
     /// Time limit of every call.
     #[serde(default = "default_time_limit")]
     pub time_limit_seconds: u64,
+    /// The region of places that have none. Default: the id of the provider.
+    #[serde(default)]
+    pub region: Option<ConfiguredRegion>,
 }
 
 fn default_time_limit() -> u64 {
@@ -82,6 +85,10 @@ impl Service {
 impl Transport for Service {
     fn kind(&self) -> &'static str {
         "external"
+    }
+
+    fn region(&self) -> Option<&ConfiguredRegion> {
+        self.settings.region.as_ref()
     }
 
     fn schema(&self) -> &'static str {

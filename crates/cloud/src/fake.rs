@@ -39,7 +39,7 @@ pub use self::outcome::{Call, Decider, LaunchOutcome};
 pub use self::script::FakeMachine;
 use self::script::State;
 use crate::identity::Tokens;
-use crate::place::{self, Fills, Place, PlacesUnknown};
+use crate::place::{self, ConfiguredRegion, Fills, Place, PlacesUnknown};
 use crate::{
     CloudError, IdentityClaim, ImageTarget, LaunchError, LaunchOrder, LaunchedMachine, Machines,
     OwnedMachine, OwnedPage, PoolResourceMaker, Proof, Provider, ProviderContext, Region, Sighting,
@@ -66,6 +66,8 @@ pub struct FakeSettings {
     /// Its places, for rules.
     #[serde(deserialize_with = "place::from_settings")]
     pub places: Vec<Place>,
+    /// The region of places that have none. Default: the id of the provider.
+    pub region: Option<ConfiguredRegion>,
 }
 
 /// The form of pool configs that the fake cloud accepts.
@@ -297,6 +299,10 @@ impl Provider for FakeCloud {
     /// Like a real cloud: a worker registers once, while it is requested.
     async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verification, VerifyError> {
         Ok(self.tokens.verify(claim)?)
+    }
+
+    fn region(&self) -> Option<&ConfiguredRegion> {
+        self.settings.region.as_ref()
     }
 
     fn places(&self) -> Result<Vec<Place>, PlacesUnknown> {

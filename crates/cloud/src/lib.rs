@@ -52,7 +52,9 @@ pub use image::{
 pub(crate) use image::{check_format, hex, sha256_of};
 pub use local::{LocalProvider, LocalSettings};
 pub use null::NullProvider;
-pub use place::{BadPlaces, Fills, MAX_CONDITIONS, MAX_PLACES, Place, PlacesUnknown};
+pub use place::{
+    BadPlaces, ConfiguredRegion, Fills, MAX_CONDITIONS, MAX_PLACES, Place, PlacesUnknown,
+};
 pub use pool_resources::PoolResourceMaker;
 pub use provider::{
     DeclarationError, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine, MAX_OWNED_PAGES,

@@ -31,9 +31,9 @@ use self::host::{Host, Step};
 use self::order::Order;
 use crate::provider::refuse_if_any;
 use crate::{
-    CloudError, CostPerHour, IdentityClaim, ImageTarget, LaunchError, LaunchOrder, LaunchedMachine,
-    Machines, OwnedPage, Proof, Provider, ProviderContext, Region, SetupError, Sighting,
-    Verification, VerifyError,
+    CloudError, ConfiguredRegion, CostPerHour, IdentityClaim, ImageTarget, LaunchError,
+    LaunchOrder, LaunchedMachine, Machines, OwnedPage, Proof, Provider, ProviderContext, Region,
+    SetupError, Sighting, Verification, VerifyError,
 };
 
 const SCHEMA: &str = "fleetwright/v1/config-local.json";
@@ -52,6 +52,8 @@ pub struct LocalSettings {
     pub image_setuid: bool,
     /// Dollars per hour and worker.
     pub cost_per_hour: CostPerHour,
+    /// The region of its places, for rules. Default: the id of the provider.
+    pub region: Option<ConfiguredRegion>,
 }
 
 pub struct LocalProvider(Arc<Host>);
@@ -100,6 +102,10 @@ impl Provider for LocalProvider {
 
     fn offered_by(&self, worker: &WorkerKey, proof: &Proof) -> Option<LaunchToken> {
         self.0.tokens.offered_by(worker, proof)
+    }
+
+    fn region(&self) -> Option<&ConfiguredRegion> {
+        self.0.region.as_ref()
     }
 
     fn machines(&self) -> Option<&dyn Machines> {

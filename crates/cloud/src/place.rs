@@ -21,10 +21,47 @@ const MAX_VALUE_CHARS: usize = 256;
 /// Conditions that an evaluation sets itself.
 const RESERVED: [&str; 2] = ["workerType", "provider"];
 
+const REGION: &str = "region";
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("region must have from 1 to {MAX_VALUE_CHARS} characters")]
+pub struct BadRegion;
+
 /// A provider that is in service does not know its places yet. This differs from having no places.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct PlacesUnknown(pub String);
+
+/// A region that the operator gives to the places of a provider without regions, for rules.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct ConfiguredRegion(String);
+
+impl TryFrom<String> for ConfiguredRegion {
+    type Error = BadRegion;
+
+    fn try_from(text: String) -> Result<Self, BadRegion> {
+        if (1..=MAX_VALUE_CHARS).contains(&text.chars().count()) {
+            Ok(Self(text))
+        } else {
+            Err(BadRegion)
+        }
+    }
+}
+
+impl ConfiguredRegion {
+    /// The places with this region where a place has none. A provider without places has one.
+    pub fn complete(&self, mut places: Vec<Place>) -> Vec<Place> {
+        if places.is_empty() {
+            places.push(Place::new());
+        }
+        for place in &mut places {
+            let region = place.entry(REGION.to_owned());
+            region.or_insert_with(|| self.0.clone());
+        }
+        places
+    }
+}
 
 /// Invalid places or fills. Texts come from the provider and are cut to the length of a name.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -165,6 +202,23 @@ mod tests {
 
     fn message(outcome: Result<(), BadPlaces>) -> String {
         outcome.map_or_else(|error| error.to_string(), |()| "fine".to_owned())
+    }
+
+    #[test]
+    fn a_configured_region_is_that_of_places_without_one() {
+        let region: ConfiguredRegion = serde_json::from_value("dc1".into()).unwrap();
+        assert_eq!(region.complete(vec![]), [map(&[("region", "dc1")])]);
+        let places = vec![map(&[("rack", "7")]), map(&[("region", "dc2")])];
+        let expected = [
+            map(&[("rack", "7"), ("region", "dc1")]),
+            map(&[("region", "dc2")]),
+        ];
+        assert_eq!(region.complete(places), expected);
+        for bad in ["", &"x".repeat(257)] {
+            let read = serde_json::from_value::<ConfiguredRegion>(bad.into());
+            let error = read.unwrap_err().to_string();
+            assert_eq!(error, "region must have from 1 to 256 characters");
+        }
     }
 
     #[test]

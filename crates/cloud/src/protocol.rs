@@ -34,7 +34,7 @@ use self::messages::{
 };
 pub(crate) use self::transport::{Answer, Failure, MAX_ANSWER_BYTES, Operation, Transport};
 use crate::identity::{Tokens, refuse, register_once};
-use crate::place::{self, Fills, Place, PlacesUnknown};
+use crate::place::{self, ConfiguredRegion, Fills, Place, PlacesUnknown};
 use crate::provider::refuse_if_any;
 use crate::{
     CloudError, IdentityClaim, ImageTarget, LaunchError, LaunchOrder, LaunchedMachine, Machines,
@@ -335,6 +335,10 @@ impl<C: Transport> Provider for ProtocolProvider<C> {
         self.transport.prepare().await.map_err(SetupError)?;
         let asked = self.ask_for_description().await;
         asked.map_err(|error| SetupError(error.to_string()))
+    }
+
+    fn region(&self) -> Option<&ConfiguredRegion> {
+        self.transport.region()
     }
 
     fn places(&self) -> Result<Vec<Place>, PlacesUnknown> {

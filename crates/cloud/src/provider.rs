@@ -17,7 +17,7 @@ use futures_util::stream::{self, StreamExt as _};
 use serde_json::{Map, Value, json};
 
 use crate::cloud_error::CloudError;
-use crate::place::{Fills, Place, PlacesUnknown};
+use crate::place::{ConfiguredRegion, Fills, Place, PlacesUnknown};
 use crate::region::Region;
 use crate::{ImageTarget, PoolResourceMaker, Sighting, WorkerCreator};
 
@@ -70,6 +70,11 @@ pub trait Provider: Send + Sync {
     /// memory. Empty: the provider has only one place.
     fn places(&self) -> Result<Vec<Place>, PlacesUnknown> {
         Ok(Vec::new())
+    }
+
+    /// The region that the operator gave to places that have none.
+    fn region(&self) -> Option<&ConfiguredRegion> {
+        None
     }
 
     /// Where in a launch config the value of each condition belongs, unless a rule sets that value.

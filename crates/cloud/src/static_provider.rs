@@ -16,8 +16,8 @@ use serde_json::{Map, Value, json};
 
 use crate::provider::refuse_if_any;
 use crate::{
-    CostPerHour, DeclarationError, IdentityClaim, Proof, ProofRefused, Provider, Verification,
-    VerifyError, WorkerDeclarer,
+    ConfiguredRegion, CostPerHour, DeclarationError, IdentityClaim, Proof, ProofRefused, Provider,
+    Verification, VerifyError, WorkerDeclarer,
 };
 
 const SCHEMA: &str = "worker-manager/v1/config-static.json";
@@ -28,6 +28,7 @@ pub struct StaticProvider {
     schemas: Schemas,
     keyring: Arc<Keyring>,
     cost: CostPerHour,
+    region: Option<ConfiguredRegion>,
 }
 
 /// The section `[providers.<id>]` with `kind = "static"`.
@@ -36,6 +37,8 @@ pub struct StaticProvider {
 pub struct StaticSettings {
     /// Dollars per hour and host.
     pub cost_per_hour: CostPerHour,
+    /// The region of its places, for rules. Default: the id of the provider.
+    pub region: Option<ConfiguredRegion>,
 }
 
 impl StaticProvider {
@@ -44,6 +47,7 @@ impl StaticProvider {
             schemas,
             keyring,
             cost: settings.cost_per_hour,
+            region: settings.region.clone(),
         }
     }
 
@@ -117,6 +121,10 @@ impl Provider for StaticProvider {
                 .unwrap_or(lifecycle::DEFAULT_REREGISTRATION_MS),
             worker_config: content.unwrap_or(json!({})),
         })
+    }
+
+    fn region(&self) -> Option<&ConfiguredRegion> {
+        self.region.as_ref()
     }
 
     fn declarer(&self) -> Option<&dyn WorkerDeclarer> {

@@ -173,6 +173,7 @@ fn memory() -> MarketFacts {
         starting: (0..N_CONFIGS).map(starting).collect(),
         rivals: Vec::new(),
         ordinary_runs: None,
+        held: BTreeMap::new(),
     }
 }
 

@@ -108,11 +108,11 @@ pub struct RecentLaunch {
 }
 
 /// The recent launches of one launch config.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LaunchRecord {
     pub health: Health,
     pub tries: Tries,
-    /// Machines that asked for work at least once. Always 0 with the queue of another deployment.
+    /// Machines that asked for work at least once, as far as it was heard.
     pub claimed: u64,
 }
 
@@ -341,6 +341,22 @@ impl Facts {
         self.defaults.choose(&self.pool.definition.config).ok()
     }
 
+    /// Leaves out silent workers where nothing is heard of claims. An outside queue may have no
+    /// tasks for some workers, or its messages may be late: its silence closes no launch config.
+    fn bound_silence(&self, health: &mut Health) {
+        if self.horizon.hears_workers {
+            return;
+        }
+        let hears_claims =
+            self.horizon.hears_claims && self.records.values().any(|record| record.claimed > 0);
+        let most = if hears_claims {
+            health.registered.saturating_sub(1)
+        } else {
+            0
+        };
+        health.silent = health.silent.min(most);
+    }
+
     /// An offer for each bid of each launch config, or one with the reason why there is no bid.
     fn offers(&self, bids: &[Bids]) -> Vec<Offer> {
         let live = self.inventory.live();
@@ -351,9 +367,7 @@ impl Facts {
             let (mut health, tries) = record
                 .map(|record| (record.health, record.tries))
                 .unwrap_or_default();
-            if !self.horizon.hears_workers {
-                health.silent = 0;
-            }
+            self.bound_silence(&mut health);
             let live = live.get(&config.id).copied().unwrap_or(0);
             let offer = |(bid_number, bid): (u32, Result<Bid, String>)| {
                 let mut offer = Offer {
@@ -361,6 +375,9 @@ impl Facts {
                     held: held.get(&config.id).copied().unwrap_or(0),
                     ..Offer::of(config, provider_id, live, health, bid).tried(tries)
                 };
+                if health.reporters > 0 {
+                    offer.health.machines = live / u64::from(offer.capacity_each.max(1));
+                }
                 if let Some(canary) = &mut offer.canary {
                     canary.limit(config, &self.canary_rooms);
                 }

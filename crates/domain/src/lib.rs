@@ -43,5 +43,6 @@ pub mod version;
 pub mod waits;
 pub mod worker;
 pub mod worker_credentials;
+pub mod worker_selection;
 
 pub use version::Version;

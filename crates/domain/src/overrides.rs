@@ -5,7 +5,9 @@
 //! ended stays ended, even if the clock is set back.
 
 use crate::Version;
-use crate::id::{ClientId, LaunchConfigId, OverrideId, PoolId, ProviderId, WorkerGroup};
+use crate::id::{
+    ClientId, ConfigurationId, LaunchConfigId, OverrideId, PoolId, ProviderId, WorkerGroup,
+};
 use crate::launch_config::LaunchConfig;
 use crate::plan::{PAUSED, Settings};
 use crate::pool::Pool;
@@ -35,6 +37,8 @@ pub struct Override {
 pub enum Target {
     Pool(PoolId),
     LaunchConfig(PoolId, LaunchConfigId),
+    /// The pools of all worker types of a worker configuration.
+    Configuration(ConfigurationId),
     Provider(ProviderId),
     /// Launch configs whose machines are in this group, for any provider.
     Region(WorkerGroup),
@@ -85,7 +89,10 @@ impl Override {
             (Effect::Pause, _) | (Effect::Limits { .. }, Target::Pool(_)) => Ok(()),
             (
                 Effect::Limits { .. },
-                Target::LaunchConfig(..) | Target::Provider(_) | Target::Region(_),
+                Target::LaunchConfig(..)
+                | Target::Configuration(_)
+                | Target::Provider(_)
+                | Target::Region(_),
             ) => Err(BadOverride::LimitsOfOthers),
         }
     }
@@ -106,16 +113,18 @@ impl Override {
             && self.until == other.until
     }
 
-    /// Whether it can change anything about this pool.
-    pub fn concerns(&self, pool: &Pool) -> bool {
+    /// Whether it can change anything about this pool of this worker configuration.
+    pub fn concerns(&self, pool: &Pool, configuration: Option<&ConfigurationId>) -> bool {
         match &self.target {
             Target::Pool(id) | Target::LaunchConfig(id, _) => *id == pool.id,
+            Target::Configuration(id) => configuration == Some(id),
             Target::Provider(id) => pool.has_provider(id),
             Target::Region(_) => true,
         }
     }
 
-    /// Whether it pauses this launch config, whose machines would be in this group.
+    /// Whether it pauses this launch config, whose machines would be in this group. The override
+    /// concerns the pool.
     pub fn is_pause_of(
         &self,
         pool: &Pool,
@@ -125,6 +134,7 @@ impl Override {
         self.is_pause()
             && match &self.target {
                 Target::Pool(id) => *id == pool.id,
+                Target::Configuration(_) => true,
                 Target::LaunchConfig(pool_id, id) => *pool_id == pool.id && *id == config.id,
                 Target::Provider(id) => id == config.provider_id(pool),
                 Target::Region(region) => group == Some(region),
@@ -196,6 +206,7 @@ impl Override {
         let what = match &self.target {
             Target::Pool(_) => "the pool".to_owned(),
             Target::LaunchConfig(_, id) => format!("the launch config {id}"),
+            Target::Configuration(id) => format!("the worker configuration {id}"),
             Target::Provider(id) => format!("the provider {id}"),
             Target::Region(id) => format!("the region {id}"),
         };
@@ -216,7 +227,7 @@ impl Target {
     pub fn pool_id(&self) -> Option<&PoolId> {
         match self {
             Self::Pool(id) | Self::LaunchConfig(id, _) => Some(id),
-            Self::Provider(_) | Self::Region(_) => None,
+            Self::Configuration(_) | Self::Provider(_) | Self::Region(_) => None,
         }
     }
 
@@ -333,6 +344,20 @@ mod tests {
                 .pauses(&pool(), &self::config("lc1", "one"), None)
                 .is_none()
         );
+    }
+
+    #[test]
+    fn a_pause_of_a_configuration_concerns_the_pools_of_its_worker_types() {
+        let build = "build".parse().unwrap();
+        let freeze = of(Target::Configuration(build), Effect::Pause);
+        let concerns = |id: Option<&str>| {
+            let id: Option<ConfigurationId> = id.map(|id| id.parse().unwrap());
+            freeze.concerns(&pool(), id.as_ref())
+        };
+        assert!(concerns(Some("build")));
+        assert!(!concerns(Some("test")) && !concerns(None));
+        let text = freeze.pause_text();
+        assert!(text.starts_with("the worker configuration build is paused until"));
     }
 
     #[test]

@@ -307,12 +307,26 @@ pub struct Health {
     /// Made more than [`START_UP_MS`] ago, and not registered yet.
     #[serde(default)]
     pub overdue: u64,
-    /// Registered more than [`FIRST_CLAIM_MS`] ago, and never asked for work. Not known with an
-    /// external queue.
+    /// Registered more than [`FIRST_CLAIM_MS`] ago, and never asked for work. With an outside queue it
+    /// is known only while claims of the pool are heard.
     #[serde(default)]
     pub silent: u64,
     /// When the last failure of either kind was.
     pub last_failure: Option<Timestamp>,
+    /// Workers that reported errors, each once.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub reporters: u64,
+    /// Live machines, of which these are.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub machines: u64,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// When the launches of the last hour were, and how they failed. Unknown values may be omitted.

@@ -20,6 +20,9 @@ pub const OUTCOME_EXCHANGES: [&str; 4] = [
     "exchange/taskcluster-queue/v1/task-pending",
 ];
 
+/// The exchange of the queue whose messages say which worker claimed a run.
+pub const CLAIM_EXCHANGE: &str = "exchange/taskcluster-queue/v1/task-running";
+
 /// How one run ended, and on which worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunOutcome {
@@ -40,6 +43,20 @@ pub struct EndedRun {
     /// When the task began to wait: at the first of the runs that replaced each other.
     pub waiting_since: Option<Timestamp>,
     pub priority: Option<Priority>,
+}
+
+/// A worker has claimed a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunClaim {
+    pub worker: WorkerKey,
+    pub at: Timestamp,
+}
+
+/// The content of a message about a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RunNews {
+    Claimed(RunClaim),
+    Ended(EndedRun),
 }
 
 /// The message of the queue is not valid.
@@ -122,12 +139,13 @@ impl EndedRun {
     /// Parses a message of one of the exchanges. `None` if the message ends no run, or no run that
     /// a worker had claimed.
     pub fn of_message(body: &[u8]) -> Result<Option<Self>, BadMessage> {
-        let Message { status, run_id } = serde_json::from_slice(body)?;
-        let last = match (run_id, status.runs.len().checked_sub(1)) {
-            (Some(last), _) | (None, Some(last)) => last,
-            // A task that ended before its first run.
-            (None, None) => return Ok(None),
-        };
+        Ok(match RunNews::of_message(body)? {
+            Some(RunNews::Ended(ended)) => Some(ended),
+            Some(RunNews::Claimed(_)) | None => None,
+        })
+    }
+
+    fn of_runs(status: Status, last: usize) -> Result<Option<Self>, BadMessage> {
         let run = status.runs.get(last);
         let run = run.ok_or(BadMessage::NoSuchRun(last))?;
         let ended = match (run.reason_resolved, last.checked_sub(1)) {
@@ -164,6 +182,48 @@ impl EndedRun {
             waiting_since: waiting_since(&status.runs[..=ended]),
             priority: status.priority.and_then(|name| name.parse().ok()),
         }))
+    }
+}
+
+impl RunNews {
+    /// Parses a message of one of the exchanges, or of [`CLAIM_EXCHANGE`]. `None`: neither has a
+    /// worker claimed the run, nor has a claimed run ended.
+    pub fn of_message(body: &[u8]) -> Result<Option<Self>, BadMessage> {
+        let Message { status, run_id } = serde_json::from_slice(body)?;
+        let last = match (run_id, status.runs.len().checked_sub(1)) {
+            (Some(last), _) | (None, Some(last)) => last,
+            // A task that ended before its first run.
+            (None, None) => return Ok(None),
+        };
+        if let Some(run) = status.runs.get(last)
+            && let (None, Some(group), Some(id), Some(started)) = (
+                run.reason_resolved,
+                &run.worker_group,
+                &run.worker_id,
+                &run.started,
+            )
+        {
+            return Ok(Some(Self::Claimed(RunClaim {
+                worker: WorkerKey {
+                    pool_id: status.task_queue_id.parse()?,
+                    group: group.parse()?,
+                    id: id.parse()?,
+                },
+                at: started.parse()?,
+            })));
+        }
+        Ok(EndedRun::of_runs(status, last)?.map(Self::Ended))
+    }
+
+    /// The claim that it shows.
+    pub fn claim(&self) -> RunClaim {
+        match self {
+            Self::Claimed(claim) => claim.clone(),
+            Self::Ended(EndedRun { outcome, .. }) => RunClaim {
+                worker: outcome.worker.clone(),
+                at: outcome.started.unwrap_or(outcome.resolved),
+            },
+        }
     }
 }
 

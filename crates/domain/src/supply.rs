@@ -52,6 +52,8 @@ pub struct Horizon {
     /// Whether workers ask us for work. Otherwise they ask another deployment's queue, which does
     /// not tell who asked.
     pub hears_workers: bool,
+    /// Whether we learn which workers have asked for work at least once.
+    pub hears_claims: bool,
 }
 
 impl Horizon {
@@ -75,6 +77,7 @@ impl Horizon {
             fresh_since: now.plus_millis(-FRESH_MS),
             until,
             hears_workers: listening_since.is_some(),
+            hears_claims: listening_since.is_some(),
         }
     }
 

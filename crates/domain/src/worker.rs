@@ -95,6 +95,25 @@ pub struct Advice {
     pub decided_at: i64,
 }
 
+/// The beginning of the reason of advice that no plan withdraws.
+const FINAL: &str = "for good: ";
+
+impl Advice {
+    /// The decision of a person that a worker stops when it is next idle.
+    pub fn make_final(reason: &str, now: Timestamp) -> Self {
+        Self {
+            terminate: true,
+            reason: format!("{FINAL}{reason}"),
+            decided_at: now.as_millis(),
+        }
+    }
+
+    /// Whether no plan may withdraw it.
+    pub fn is_final(&self) -> bool {
+        self.terminate && self.reason.starts_with(FINAL)
+    }
+}
+
 /// The previous registration secret. It is accepted for a short time, because the reply with the
 /// current secret may have been lost.
 #[derive(Clone, Debug, PartialEq, Eq)]

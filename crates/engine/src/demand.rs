@@ -39,6 +39,14 @@ impl DemandSource {
         }
     }
 
+    /// Whether it tells which workers have asked for work.
+    pub fn hears_claims(&self) -> bool {
+        match self {
+            Self::Embedded => true,
+            Self::Outside { pulse, .. } => pulse.is_some(),
+        }
+    }
+
     /// The broker of an outside queue.
     pub fn pulse(&self) -> Option<Broker> {
         match self {

@@ -61,7 +61,10 @@ impl Engine {
     /// The moments from which on activity of workers counts.
     pub fn horizon(&self, now: Timestamp) -> Horizon {
         let embedded = !self.demand_source.is_outside();
-        Horizon::new(now, embedded.then(|| self.availability.since(now)))
+        Horizon {
+            hears_claims: self.demand_source.hears_claims(),
+            ..Horizon::new(now, embedded.then(|| self.availability.since(now)))
+        }
     }
 
     /// Whether the time stepped so recently that workers may not have claimed their runs again

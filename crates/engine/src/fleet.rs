@@ -8,6 +8,7 @@ mod bids;
 mod decide;
 mod explain_task;
 mod facts;
+mod first_claims;
 mod launch_answers;
 mod launch_config_status;
 mod launch_deadlines;
@@ -17,6 +18,7 @@ mod market_facts;
 mod offering_news;
 mod outside_facts;
 mod override_events;
+mod overrides_in_force;
 mod pool_errors;
 mod pool_resources;
 mod reconcile;
@@ -37,6 +39,7 @@ pub use decide::{
 };
 pub use explain_task::{TaskExplanation, explain_task};
 pub use facts::{add_launch_configs, read_facts, read_supply};
+pub use first_claims::note_first_claims;
 pub use launch_answers::LaunchAnswers;
 pub use launch_config_status::{
     HealthPage, LaunchConfigError, LaunchConfigPage, LaunchConfigStatus, get_launch_config,
@@ -46,6 +49,7 @@ pub use launches::{LaunchTracker, PlannedLaunch, prepare_pool, start_launches};
 pub use learn::{LearnLimits, LearnResult, learn};
 pub(crate) use offering_news::note_registration;
 pub use override_events::{announce_pause, end_override, wake_target};
+pub(crate) use overrides_in_force::OverridesInForce;
 pub(crate) use pool_errors::{ErrorDetails, report_pool_error, write_error_report};
 pub use pool_resources::{ReleasedPools, release_unused};
 pub use reconcile::settle_old_launches;

@@ -126,6 +126,10 @@ fn check_target(engine: &Engine, tx: &mut Tx<'_>, target: &Target) -> Result<(),
                 return Err(OverrideError::Archived(config.id));
             }
         }
+        Target::Configuration(id) => {
+            let text = format!("Worker configuration {id} does not exist");
+            store::configurations::get(tx, id)?.ok_or_else(|| OverrideError::NoTarget(text))?;
+        }
         Target::Provider(id) => {
             let mut known = engine.providers.listed();
             if !known.any(|(known, _)| known == id) {

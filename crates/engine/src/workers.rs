@@ -10,6 +10,7 @@ mod pending_launch;
 mod registration;
 mod relayed_host;
 mod renewal;
+mod selected_workers;
 mod worker_place;
 
 pub use declared_workers::{declare, remove, update_declaration};
@@ -19,6 +20,9 @@ pub use launch_config::ask_launch_config;
 pub use registration::{Registration, RegistrationResult, register};
 pub use relayed_host::{RelayedHost, register_relayed};
 pub use renewal::renew;
+pub use selected_workers::{
+    EndOrder, EndedWorkers, MAX_ENDED, check_selection, count_workers, end_workers, select_workers,
+};
 pub use worker_place::Declaration;
 
 use std::sync::Arc;

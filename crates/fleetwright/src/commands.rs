@@ -34,6 +34,7 @@ pub(crate) mod rules;
 pub(crate) mod run_worker;
 mod runs;
 pub(crate) mod scope;
+mod selected_workers;
 pub(crate) mod serve;
 #[cfg(feature = "simulate")]
 pub(crate) mod simulate;

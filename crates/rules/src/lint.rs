@@ -26,6 +26,9 @@ pub enum Finding {
     NeverApplies {
         /// The rule.
         rule_id: String,
+        /// The conditions without which it would apply.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        obstacles: Vec<Obstacle>,
     },
     /// A condition has a name that no evaluation has.
     #[serde(rename = "nameNotPresented")]
@@ -93,6 +96,22 @@ pub enum Finding {
     },
 }
 
+/// A condition that never matches together with the other conditions of its mapping.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Obstacle {
+    /// The condition, as a JSON pointer inside the rule.
+    pub path: String,
+    /// Its values in the evaluations that all other conditions match.
+    pub values: Vec<String>,
+}
+
+/// The ids of the rules without a description.
+pub fn without_description(set: &RuleSet) -> Vec<String> {
+    let rules = set.rules().iter();
+    let silent = rules.filter(|rule| rule.description().trim().is_empty());
+    silent.map(|rule| rule.id().to_owned()).collect()
+}
+
 /// Finds likely errors and unnecessary parts. `evaluations` are the attributes of all evaluations.
 /// Without any, only duplicate and empty rules are found. Findings are ordered by their rules.
 pub fn lint(set: &RuleSet, evaluations: &[Attributes]) -> Vec<Finding> {
@@ -121,7 +140,7 @@ impl Finding {
     /// The rules of the finding, in their order.
     pub fn rule_ids(&self) -> &[String] {
         match self {
-            Self::NeverApplies { rule_id }
+            Self::NeverApplies { rule_id, .. }
             | Self::UnknownName { rule_id, .. }
             | Self::PatternMatchesNothing { rule_id, .. }
             | Self::DeadValues { rule_id, .. }
@@ -135,12 +154,26 @@ impl Finding {
     }
 }
 
+impl Finding {
+    /// The conditions that stop a rule that never applies.
+    pub fn obstacles(&self) -> &[Obstacle] {
+        if let Self::NeverApplies { obstacles, .. } = self {
+            return obstacles;
+        }
+        &[]
+    }
+}
+
 impl fmt::Display for Finding {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}: ", IdList(self.rule_ids()))?;
         match self {
-            Self::NeverApplies { .. } => {
-                formatter.write_str("never applies: no place has these conditions")
+            Self::NeverApplies { obstacles, .. } => {
+                formatter.write_str("never applies: no place has these conditions")?;
+                let shown = obstacles.iter().take(IdList::SHOWN);
+                shown
+                    .into_iter()
+                    .try_for_each(|it| write!(formatter, "; {it}"))
             }
             Self::UnknownName {
                 path, name, hint, ..
@@ -176,17 +209,27 @@ impl fmt::Display for Finding {
     }
 }
 
+impl fmt::Display for Obstacle {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (path, values) = (&self.path, IdList(&self.values));
+        write!(formatter, "{path} is {values} where all others match")
+    }
+}
+
 /// Displays ids like `"a", "b" and 7 more`.
-struct IdList<'a>(&'a [String]);
+pub struct IdList<'a>(pub &'a [String]);
+
+impl IdList<'_> {
+    const SHOWN: usize = 5;
+}
 
 impl fmt::Display for IdList<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const SHOWN: usize = 5;
-        for (index, id) in self.0.iter().take(SHOWN).enumerate() {
+        for (index, id) in self.0.iter().take(Self::SHOWN).enumerate() {
             let separator = if index == 0 { "" } else { ", " };
             write!(formatter, "{separator}{id:?}")?;
         }
-        match self.0.len().saturating_sub(SHOWN) {
+        match self.0.len().saturating_sub(Self::SHOWN) {
             0 => Ok(()),
             more => write!(formatter, " and {more} more"),
         }

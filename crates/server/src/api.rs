@@ -43,7 +43,9 @@ use endpoint::{Endpoint, Service};
 pub fn endpoints() -> &'static [Endpoint] {
     static ALL: OnceLock<Vec<Endpoint>> = OnceLock::new();
     ALL.get_or_init(|| {
-        use worker_manager::{CONFIGURATIONS, DOCUMENTATION, POOL_PLANS, RELAYS, STATES};
+        use worker_manager::{
+            CONFIGURATIONS, DOCUMENTATION, POOL_PLANS, RELAYS, SELECTED_WORKERS, STATES,
+        };
         // The contract mixes tasks and views.
         let queue = [
             queue::TASKS,
@@ -54,7 +56,15 @@ pub fn endpoints() -> &'static [Endpoint] {
         ];
         [
             monitored(Service::WorkerManager, worker_manager::ENDPOINTS),
-            [CONFIGURATIONS, POOL_PLANS, STATES, RELAYS, DOCUMENTATION].concat(),
+            [
+                CONFIGURATIONS,
+                POOL_PLANS,
+                SELECTED_WORKERS,
+                STATES,
+                RELAYS,
+                DOCUMENTATION,
+            ]
+            .concat(),
             monitored(Service::Queue, &queue.concat()),
             monitored(Service::Auth, auth::ENDPOINTS),
             monitored(Service::PurgeCache, purge_cache::ENDPOINTS),

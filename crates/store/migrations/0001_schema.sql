@@ -195,9 +195,11 @@ CREATE INDEX worker_errors_of_reporter ON worker_errors (worker_pool_id, reporte
 -- Overrides: what is paused or limited otherwise for a time.
 CREATE TABLE overrides (
     override_id {key} NOT NULL PRIMARY KEY,
-    -- What it is about: a pool, a launch config in a pool, a provider, or a region.
+    -- What it is about: a pool, a launch config in a pool, a worker configuration, a provider, or a
+    -- region.
     worker_pool_id {key},
     launch_config_id {key},
+    worker_configuration_id {key},
     provider_id {key},
     region {key},
     pause BIGINT NOT NULL,

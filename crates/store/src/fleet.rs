@@ -19,6 +19,7 @@ pub mod pool_waits;
 pub mod pools;
 pub mod relays;
 pub mod running_workers;
+pub mod selected_workers;
 pub mod shadow_plans;
 pub mod started_workers;
 pub mod worker_counts;

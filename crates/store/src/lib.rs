@@ -33,7 +33,7 @@ pub use fleet::{
     budgets, host_numbers, launch_configs, launch_failures, launch_health, launches,
     listed_workers, machine_moments, offering_memories, offering_news, overrides, plans,
     pool_memories, pool_news, pool_resources, pool_waits, pools, relays, running_workers,
-    shadow_plans, started_workers, worker_counts, worker_supply, workers,
+    selected_workers, shadow_plans, started_workers, worker_counts, worker_supply, workers,
 };
 pub use history::{
     audit, error_stats, event_readers, events, kept_runs, notice_causes, notices, outbox,

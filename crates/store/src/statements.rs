@@ -24,8 +24,8 @@ static ALL: &[&[&Statement]] = lists! {
     cost: cost_accounts cost_reports meters;
     fleet: budgets host_numbers launch_configs launch_failures launch_health launches listed_workers
         machine_moments
-        offering_memories offering_news overrides plans pool_memories pool_news pool_resources pool_waits
-        pools relays running_workers shadow_plans started_workers
+        offering_memories offering_news overrides plans pool_memories pool_news pool_resources
+        pool_waits pools relays running_workers selected_workers shadow_plans started_workers
         worker_counts
         worker_supply workers;
     history: audit error_stats event_readers events kept_runs notice_causes notices outbox

@@ -51,6 +51,7 @@ impl World {
         let settings = ExecSettings {
             command: command.iter().map(|&word| word.to_owned()).collect(),
             time_limit_seconds,
+            region: None,
             env: env.iter().map(variable).collect(),
         };
         Self {
@@ -474,6 +475,7 @@ async fn programs_wait_for_a_permit_and_those_that_callers_cause_have_their_own(
     let settings = ExecSettings {
         command: ["/bin/sh", "-c", "echo '{}'"].map(str::to_owned).to_vec(),
         time_limit_seconds: 1,
+        region: None,
         env: BTreeMap::new(),
     };
     let program = Program::new(context_at("shell", &clock), settings);
@@ -512,6 +514,7 @@ async fn run_concurrently(count: usize, operation: Operation) -> (usize, usize) 
     let settings = ExecSettings {
         command: ["/bin/sh", "-c", script].map(str::to_owned).to_vec(),
         time_limit_seconds: 60,
+        region: None,
         env: BTreeMap::new(),
     };
     let program = Program::new(context, settings);

@@ -106,6 +106,7 @@ fn settings(url: &str) -> ExternalSettings {
         secret: Some(Secret::new(SECRET)),
         secret_file: None,
         time_limit_seconds: 1,
+        region: None,
     }
 }
 

@@ -22,8 +22,8 @@ use super::process::Process;
 use super::rooted::{Isolation, Setuid};
 use crate::identity::Tokens;
 use crate::{
-    CloudError, CostPerHour, LaunchError, LaunchedMachine, MachineEnd, OwnedMachine,
-    ProviderContext, SetupError, Sighting,
+    CloudError, ConfiguredRegion, CostPerHour, LaunchError, LaunchedMachine, MachineEnd,
+    OwnedMachine, ProviderContext, SetupError, Sighting,
 };
 
 /// Time that a process has to end after SIGTERM.
@@ -47,6 +47,7 @@ pub(super) struct Host {
     pub(super) max_machines: u32,
     configured: Vec<String>,
     pub(super) cost: CostPerHour,
+    pub(super) region: Option<ConfiguredRegion>,
     /// The command that is used; set when the provider is set up.
     command: OnceLock<Vec<String>>,
     /// How workers are kept in their images; set when the first one is launched.
@@ -84,6 +85,7 @@ impl Host {
             max_machines: settings.max_machines.unwrap_or_else(cores),
             configured: settings.command,
             cost: settings.cost_per_hour,
+            region: settings.region,
             command: OnceLock::new(),
             isolation: OnceLock::new(),
             setuid: if settings.image_setuid {

@@ -269,7 +269,7 @@ mod tests {
 
     fn bid(book: &BidCache, config: &LaunchConfig, at: Timestamp) -> Result<Option<f64>, String> {
         let bid = book.bids(&"racks".parse().unwrap(), config, None, at);
-        bid.map(|bid| bid.price)
+        bid.map(|bids| bids[0].price)
     }
 
     fn bids(
@@ -385,7 +385,7 @@ mod tests {
             expires: Some(at(2)),
             ..priced(2.0)
         };
-        one.0.answered(&one.key(), Ok(short), at(0));
+        one.0.answered(&one.key(), Ok(vec![short]), at(0));
         let before_ms = |millis: i64| at(2).plus_millis(-millis);
         let lacks_at = |time: Timestamp| {
             assert_eq!(bid(&one.0, &one.1, time), Ok(Some(2.0)));

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use domain::launch::Cause;
 
-use crate::{CloudError, LaunchError};
+use crate::{CloudError, ConfiguredRegion, LaunchError};
 
 /// Longest response that is read.
 pub(crate) const MAX_ANSWER_BYTES: usize = 16 * 1024 * 1024;
@@ -36,6 +36,11 @@ pub(crate) trait Transport: Send + Sync {
 
     /// The schema of the pool configs.
     fn schema(&self) -> &'static str;
+
+    /// The region that the operator gave to places without one.
+    fn region(&self) -> Option<&ConfiguredRegion> {
+        None
+    }
 
     /// Reads secrets and makes folders. The error is a message for the operator.
     async fn prepare(&self) -> Result<(), String>;

@@ -72,12 +72,14 @@ fn added_since(folder: &Path, name: &str) -> Value {
 }
 
 /// Schemas of the worker manager that only we have: rules, documentation, overrides, worker states.
-const BEYOND: [&str; 34] = [
+const BEYOND: [&str; 37] = [
     "worker-manager/v1/budget-full.json",
     "worker-manager/v1/budget-list.json",
     "worker-manager/v1/documentation-list.json",
     "worker-manager/v1/documentation.json",
+    "worker-manager/v1/end-selected-workers-request.json",
     "worker-manager/v1/ended-task-run.json",
+    "worker-manager/v1/ended-workers.json",
     "worker-manager/v1/evaluate-request.json",
     "worker-manager/v1/evaluate-response.json",
     "worker-manager/v1/launch-config-full.json",
@@ -91,6 +93,7 @@ const BEYOND: [&str; 34] = [
     "worker-manager/v1/pulse-launch-config-paused-message.json",
     "worker-manager/v1/revert-worker-configuration-request.json",
     "worker-manager/v1/rule-request.json",
+    "worker-manager/v1/selected-worker-counts.json",
     "worker-manager/v1/set-budget-request.json",
     "worker-manager/v1/set-override-request.json",
     "worker-manager/v1/task-run-window.json",

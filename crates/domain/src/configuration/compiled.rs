@@ -31,6 +31,8 @@ pub struct CompiledProvider {
     pub section: String,
     /// The part of the pool's config for a provider whose workers are declared by people.
     pub declared: Map<String, Value>,
+    /// The evaluation that gave it.
+    pub declared_at: Option<Attributes>,
     pub launch_configs: Vec<CompiledLaunchConfig>,
     /// Evaluations in which a rule sets `disabled: true`.
     pub disabled: Vec<Attributes>,
@@ -92,6 +94,7 @@ impl CompiledProvider {
     /// The attributes of all its evaluations.
     pub(super) fn evaluated(&self) -> impl Iterator<Item = &Attributes> {
         let configs = self.launch_configs.iter().map(|config| &config.attributes);
+        let configs = configs.chain(&self.declared_at);
         configs.chain(&self.disabled).chain(&self.repeated)
     }
 }

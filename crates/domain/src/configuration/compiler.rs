@@ -20,6 +20,9 @@ use crate::pool::MAX_LAUNCH_CONFIGS;
 
 /// Maximum number of evaluations of a configuration, in all places of all its worker types.
 const MAX_EVALUATIONS: usize = 50_000;
+/// The error about a setting that differs between the pool and a place.
+const OF_THE_POOL: &str =
+    "belongs to the pool and not to a place, so it can only depend on `workerType`";
 /// Maximum size of all launch configs together.
 const MAX_BYTES: usize = 128 << 20;
 
@@ -153,27 +156,37 @@ impl<'a> Compiler<'a> {
             takes: opt_in.entry.takes,
             section: opt_in.options.section.clone(),
             declared: Map::new(),
+            declared_at: None,
             launch_configs: Vec::new(),
             disabled: Vec::new(),
             repeated: Vec::new(),
         };
         match opt_in.entry.takes {
             WorkerSource::Nothing => {}
-            WorkerSource::Declarations => {
-                let section = opt_in.values.get(&opt_in.options.section);
-                if let Some(Value::Object(section)) = section {
-                    compiled.declared = section.clone();
-                } else if section.is_some() {
-                    self.wrong(
-                        opt_in.attributes,
-                        &below("", &compiled.section),
-                        "must be an object",
-                    );
-                }
-            }
+            WorkerSource::Declarations => self.declared(opt_in, &mut compiled),
             WorkerSource::Launches => self.launch_configs(opt_in, regions, &mut compiled),
         }
         compiled
+    }
+
+    /// The section of a provider without launch configs. All its workers are in one place.
+    fn declared(&mut self, opt_in: &OptIn<'_>, compiled: &mut CompiledProvider) {
+        let place = opt_in.entry.places.first().cloned().unwrap_or_default();
+        let attributes = opt_in.attributes_at(&place);
+        let values = self.evaluator.evaluate(&attributes);
+        self.count(1, 0);
+        if let Some(key) = differing_key(opt_in.values, &values) {
+            self.wrong(&attributes, &below("", key), OF_THE_POOL);
+        }
+        match values.get(&opt_in.options.section) {
+            Some(Value::Object(section)) => compiled.declared = section.clone(),
+            Some(_) => {
+                let pointer = below("", &compiled.section);
+                self.wrong(&attributes, &pointer, "must be an object");
+            }
+            None => {}
+        }
+        compiled.declared_at = Some(attributes);
     }
 
     fn launch_configs(
@@ -271,9 +284,7 @@ impl<'a> Compiler<'a> {
             return Some(Outcome::Disabled);
         }
         if let Some(key) = differing_key(opt_in.values, &result) {
-            let text =
-                "belongs to the pool and not to a place, so it can only depend on `workerType`";
-            reader.wrong(&below("", key), text);
+            reader.wrong(&below("", key), OF_THE_POOL);
             return None;
         }
         let payload_schema = match result.get("payloadSchema") == opt_in.values.get("payloadSchema")
@@ -376,10 +387,13 @@ impl OptIn<'_> {
         below("/providers", self.id.as_str())
     }
 
+    /// `workerType`, `provider` and `region` always have a value: a place without a region has the
+    /// name of its provider as one.
     fn attributes_at(&self, place: &Place) -> Attributes {
         let own = [
             ("workerType", self.worker_type.name()),
             ("provider", self.id.as_str()),
+            ("region", self.id.as_str()),
         ];
         let place = place
             .iter()

@@ -9,12 +9,15 @@ use crate::overrides::{Override, Target};
 pub(super) fn routing_key(target: &Target, provider_id: Option<&ProviderId>) -> String {
     let provider = match target {
         Target::Provider(id) => Some(id),
-        Target::Pool(_) | Target::LaunchConfig(..) | Target::Region(_) => provider_id,
+        Target::Pool(_)
+        | Target::LaunchConfig(..)
+        | Target::Configuration(_)
+        | Target::Region(_) => provider_id,
     };
     let provider = provider.map_or("_", ProviderId::as_str);
     let (left, right) = target.pool_id().map_or(("_", "_"), |id| id.parts());
     let (group, config) = match target {
-        Target::Pool(_) | Target::Provider(_) => ("_", "_"),
+        Target::Pool(_) | Target::Configuration(_) | Target::Provider(_) => ("_", "_"),
         Target::LaunchConfig(_, id) => ("_", id.as_str()),
         Target::Region(group) => (group.as_str(), "_"),
     };
@@ -38,6 +41,7 @@ pub(super) fn payload(pause: &Override, provider_id: Option<&ProviderId>) -> Val
             set("workerPoolId", pool_id.as_str());
             set("launchConfigId", id.as_str());
         }
+        Target::Configuration(id) => set("workerConfigurationId", id.as_str()),
         Target::Provider(id) => set("providerId", id.as_str()),
         Target::Region(group) => set("region", group.as_str()),
     }

@@ -48,7 +48,7 @@ struct WorkerDecision<'a> {
     stop_reason: Option<&'static str>,
     /// It may stop as surplus: it is healthy, and has been idle for long enough.
     can_stop: bool,
-    /// It does not ask whether to stop, so nothing is decided about it, and its advice stays.
+    /// It does not ask whether to stop, or a person has decided: its advice stays.
     undecided: bool,
 }
 
@@ -130,7 +130,9 @@ impl<'a> WorkerDecision<'a> {
             && candidate.is_healthy()
             && !candidate.is_busy()
             && now.millis_since(candidate.idle_since) >= candidate.idle_hold_ms;
-        let undecided = stop_reason.is_none() && candidate.is_only_silent();
+        let is_final = candidate.advice.as_ref().is_some_and(Advice::is_final);
+        let can_stop = can_stop && !is_final;
+        let undecided = is_final || stop_reason.is_none() && candidate.is_only_silent();
         let told = candidate.is_asked_to_stop() && (can_stop || undecided);
         Self {
             candidate,

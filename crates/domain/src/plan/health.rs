@@ -15,6 +15,12 @@ pub const START_UP_MS: i64 = 30 * MINUTE_MS;
 /// A registered worker that has not asked for work for this long is no longer expected to ask.
 pub const FIRST_CLAIM_MS: i64 = 15 * MINUTE_MS;
 
+/// The share that is left at least when one worker reports errors.
+const LEAST_SHARE_OF_ONE: f64 = 0.5;
+/// The share that is left at least when several workers report errors. What workers report never
+/// closes a launch config.
+const LEAST_SHARE_OF_SEVERAL: f64 = 0.05;
+
 /// Whether and how a launch config can be used now.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Condition {
@@ -93,7 +99,32 @@ impl Health {
         let lost = failures.saturating_add(self.short);
         let lost = lost.saturating_add(self.quota);
         let attempts = self.attempted.saturating_add(self.quota).max(lost).max(1);
-        exact(attempts - lost) / exact(attempts)
+        exact(attempts - lost) / exact(attempts) * self.share_without_errors()
+    }
+
+    /// The share of the machines whose workers reported no errors, bounded.
+    fn share_without_errors(&self) -> f64 {
+        let machines = self.machines.max(self.registered).max(self.reporters);
+        let share = |least: f64| {
+            let good = exact(machines - self.reporters) / exact(machines);
+            good.max(least)
+        };
+        match self.reporters {
+            0 => 1.0,
+            1 => share(LEAST_SHARE_OF_ONE),
+            _ => share(LEAST_SHARE_OF_SEVERAL),
+        }
+    }
+
+    /// The workers that reported errors, if there are any, for people.
+    pub(super) fn reports_text(&self) -> Option<String> {
+        match self.reporters {
+            0 => None,
+            1 => Some("1 worker reported errors in the last hour".to_owned()),
+            several => Some(format!(
+                "{several} workers reported errors in the last hour"
+            )),
+        }
     }
 
     /// The pause after one more failure; `None`: nothing failed lately.
@@ -157,6 +188,7 @@ impl Offer {
             .failures_text()
             .into_iter()
             .chain(refused)
+            .chain(self.health.reports_text())
             .collect();
         (!parts.is_empty()).then(|| parts.join(", "))
     }
@@ -235,6 +267,43 @@ mod tests {
             ..silent(4)
         };
         assert_eq!(condition(long_ago, none), Condition::Due);
+    }
+
+    #[test]
+    fn errors_that_workers_report_lower_the_share_and_close_nothing() {
+        let share = |reporters, machines| {
+            let health = Health {
+                reporters,
+                machines,
+                ..failed(0, 4)
+            };
+            let condition = condition(health, Tries::default());
+            let Condition::Usable(share) = condition else {
+                panic!("{reporters} of {machines}: {condition:?}");
+            };
+            share
+        };
+        assert_eq!(share(0, 0), 1.0);
+        assert_eq!(share(1, 100), 0.99);
+        assert_eq!(share(1, 1), 0.75);
+        assert_eq!(share(3, 4), 0.25);
+        assert_eq!([share(4, 4), share(9, 4), share(u64::MAX, 0)], [0.05; 3]);
+        let one_of_one = Health {
+            reporters: 1,
+            ..failed(0, 1)
+        };
+        assert_eq!(
+            condition(one_of_one, Tries::default()),
+            Condition::Usable(0.5)
+        );
+        let with_failures = Health {
+            reporters: 1,
+            ..failed(2, 4)
+        };
+        assert_eq!(
+            condition(with_failures, Tries::default()),
+            Condition::Usable(0.25)
+        );
     }
 
     #[test]
@@ -403,6 +472,8 @@ mod tests {
             overdue: u64::MAX,
             silent: u64::MAX,
             last_failure: Some(at(0)),
+            reporters: u64::MAX,
+            machines: u64::MAX,
         };
         let tries = Tries {
             plans_without_workers: u64::MAX,

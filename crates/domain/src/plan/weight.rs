@@ -21,7 +21,7 @@ pub struct OfferWeight {
     /// How likely it is to give the next machine, if the strategy draws.
     pub chance: Option<f64>,
     pub usability: Usability,
-    /// Why it is not chosen by its weight now, for people.
+    /// Why it is not chosen by its weight now, or has less weight, for people.
     pub reason: Option<String>,
     /// The pause after one more failure, in milliseconds, if its launches failed lately.
     pub next_pause_ms: Option<i64>,
@@ -81,6 +81,7 @@ fn offer_weights(snapshot: &Snapshot) -> Vec<OfferWeight> {
             weight.reason = usable.offer.failures_text();
             Usability::Due
         } else {
+            weight.reason = usable.offer.health.reports_text();
             Usability::Usable
         };
     }

@@ -282,3 +282,34 @@ fn the_priority_is_that_of_the_status_if_it_is_known() {
         assert_eq!(ended.unwrap().unwrap().priority, expected);
     }
 }
+
+#[test]
+fn a_running_run_shows_the_claim_of_its_worker_and_no_outcome() {
+    let claims = [
+        message(Some(0), json!([run("scheduled", None)])),
+        message(
+            Some(1),
+            json!([
+                run("scheduled", Some("worker-shutdown")),
+                run("retry", None)
+            ]),
+        ),
+    ];
+    for body in claims {
+        let news = RunNews::of_message(&body).unwrap().unwrap();
+        let claim = news.claim();
+        assert_eq!(claim.worker.to_string(), "proj-x/ci/g/w");
+        assert_eq!(claim.at.to_string(), "2026-09-21T14:13:20.000Z");
+        assert_eq!(news, RunNews::Claimed(claim));
+        assert_eq!(EndedRun::of_message(&body).unwrap(), None);
+    }
+    let ended = message(Some(0), json!([run("scheduled", Some("failed"))]));
+    let news = RunNews::of_message(&ended).unwrap().unwrap();
+    assert_eq!(
+        news.claim().at.to_string(),
+        "2026-09-21T14:13:20.000Z",
+        "an ended run was claimed before"
+    );
+    let waits = message(Some(0), json!([waiting("scheduled")]));
+    assert_eq!(RunNews::of_message(&waits).unwrap(), None);
+}

@@ -17,6 +17,7 @@ mod input;
 mod learned;
 mod limits;
 mod offers;
+mod outside_claims;
 mod progress;
 mod properties;
 mod quantity;

@@ -53,6 +53,8 @@ fn an_offer(index: usize) -> impl Strategy<Value = Offer> {
                 overdue: starting / 2,
                 silent: registered / 3,
                 last_failure: troubled.then(|| seconds_ago(seconds)),
+                reporters: registered / 5,
+                machines: registered,
             },
             ..base.tried(Tries {
                 refusals: (failed > 1).then(|| Refusals {

@@ -21,9 +21,13 @@ pub(super) fn provider_catalog(engine: &Engine) -> ProviderCatalog {
 pub fn provider_entry(engine: &Engine, id: &ProviderId) -> Result<ProviderEntry, String> {
     let provider = engine.providers.get(id);
     let provider = provider.map_err(|problem| problem.to_string())?;
+    let places = provider.places().map_err(|unknown| unknown.to_string())?;
     Ok(ProviderEntry {
         takes: takes(provider.as_ref()),
-        places: provider.places().map_err(|unknown| unknown.to_string())?,
+        places: match provider.region() {
+            Some(region) => region.complete(places),
+            None => places,
+        },
         fills: provider.fills(),
     })
 }

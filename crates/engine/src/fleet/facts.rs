@@ -19,6 +19,8 @@ use store::Tx;
 use store::launch_health::{HealthWindow, LaunchResults};
 use store::started_workers::OpenSince;
 
+use super::overrides_in_force::OverridesInForce;
+
 /// Launches of this period count for the health of their launch config.
 pub(super) const HEALTH_WINDOW_MS: i64 = HOUR_MS;
 
@@ -89,7 +91,7 @@ fn supply(
         Some(seen) => Workers::of(seen),
         None => Workers::read(tx, &pools, (&first, &last), horizon, defaults)?,
     };
-    let overrides = store::overrides::list_in_force(tx, now)?;
+    let overrides = OverridesInForce::read(tx, now, &first, &last)?;
     let budgets = match pools.as_slice() {
         [pool] => store::budgets::list_limiting(tx, pool)?,
         _ => store::budgets::list_all(tx)?,
@@ -101,8 +103,7 @@ fn supply(
     let facts = pools.into_iter().map(|pool| {
         let demand = demand.get(&pool.id).copied().unwrap_or_default();
         let mut facts = Facts::new(pool, demand, *horizon, defaults);
-        let own = overrides.iter().filter(|given| given.concerns(&facts.pool));
-        facts.overrides = own.cloned().collect();
+        facts.overrides = overrides.of_pool(&facts.pool);
         let own = budgets.iter();
         let own = own.filter(|budget| budget.scope.concerns(&facts.pool));
         facts.budgets = own.cloned().collect();
@@ -251,12 +252,15 @@ fn read_launch_configs(tx: &mut Tx<'_>, facts: &mut [Facts], now: Timestamp) -> 
     let window = health_window(now, now.plus_millis(-HEALTH_WINDOW_MS));
     tx.ask(|tx| {
         store::launch_configs::active_between(tx, &first, &last)?;
+        store::worker_errors::reporters_between(tx, &first, &last, window.since)?;
         store::launch_health::between(tx, &window, &first, &last)
     });
     let mut configs = group_by_pool(
         store::launch_configs::active_between(tx, &first, &last)?,
         |config| config.pool_id.clone(),
     );
+    let reporters = store::worker_errors::reporters_between(tx, &first, &last, window.since)?;
+    let mut reporters = group_by_pool(reporters, |(pool_id, ..)| pool_id.clone());
     let mut records = group_by_pool(
         store::launch_health::between(tx, &window, &first, &last)?,
         |results| results.pool_id.clone(),
@@ -266,6 +270,10 @@ fn read_launch_configs(tx: &mut Tx<'_>, facts: &mut [Facts], now: Timestamp) -> 
         facts.launch_configs = configs.into_iter().map(Arc::new).collect();
         let records = records.remove(facts.id()).unwrap_or_default();
         facts.records = at_present_providers(facts, records);
+        for (_, id, n_reporters) in reporters.remove(facts.id()).unwrap_or_default() {
+            let record = facts.records.entry(id).or_default();
+            record.health.reporters = n_reporters;
+        }
     }
     read_canary_starts(tx, facts, now)
 }

@@ -21,7 +21,9 @@ pub fn announce_pause(
             let both = pool.zip(config);
             both.map(|(pool, config)| config.provider_id(&pool).clone())
         }
-        Target::Pool(_) | Target::Provider(_) | Target::Region(_) => None,
+        Target::Pool(_) | Target::Configuration(_) | Target::Provider(_) | Target::Region(_) => {
+            None
+        }
     };
     let event = EventBody::Pause {
         change: news,

@@ -14,8 +14,9 @@ use cloud::{CloudError, Machines, Region, Sighting};
 use domain::id::{ProviderId, WorkerGroup, WorkerKey};
 use domain::judge::{Attention, Judgement, QueueFacts, judge};
 use domain::queue_worker::QueueWorker;
+use domain::run_outcome::RunClaim;
 use domain::time::Timestamp;
-use domain::worker::Worker;
+use domain::worker::{Worker, WorkerState};
 use futures_util::stream::{self, Stream, StreamExt};
 use tokio::sync::Semaphore;
 
@@ -238,6 +239,17 @@ impl PageEvidence {
     pub(super) fn ends(&self) -> Option<(&WorkerKey, &WorkerKey)> {
         let (first, last) = (self.workers.first()?, self.workers.last()?);
         Some((&first.key, &last.key))
+    }
+
+    /// When the queue first saw each running worker that it knows.
+    pub(super) fn claims(&self) -> impl Iterator<Item = RunClaim> {
+        let running = self.workers.iter();
+        let running = running.filter(|worker| worker.state == WorkerState::Running);
+        let known = running.filter_map(|worker| self.queue.as_ref()?.get(&worker.key));
+        known.map(|seen| RunClaim {
+            worker: seen.key.clone(),
+            at: seen.first_claim,
+        })
     }
 
     /// The workers that are to be changed.

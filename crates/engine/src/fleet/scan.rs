@@ -12,14 +12,16 @@ use cloud::{
     CloudError, LaunchedMachine, MAX_OWNED_PAGES, MachineEnd, Machines, OwnedMachine, Region,
     Sighting,
 };
-use domain::id::{LaunchToken, PoolId, ProviderId, WorkerGroup};
+use domain::id::{LaunchToken, PoolId, ProviderId, WorkerGroup, WorkerKey};
 use domain::judge::{EXTENDED_LIFE_MS, Judgement, Work, end_news};
 use domain::market::OfferingNews;
+use domain::run_outcome::RunClaim;
 use domain::time::{MINUTE_MS, Timestamp};
 use domain::worker::{Worker, WorkerState};
 use futures_util::StreamExt as _;
 use store::StoreError;
 
+use super::first_claims::note_first_claims;
 use super::reconcile;
 use super::region_look::{PageEvidence, RegionLook, WorkerEvidence};
 use super::region_scan::{
@@ -277,11 +279,38 @@ impl RegionScan {
             });
             written.await?;
         }
+        self.note_first_claims(&page).await?;
         let affected = page.affected();
         for affected in affected.chunks(self.limits.changes.max(1)) {
             self.apply_evidence(affected.to_vec(), now).await?;
         }
         Ok(())
+    }
+
+    /// Records which workers an outside queue has seen. Our own queue notes it by itself.
+    async fn note_first_claims(&self, page: &PageEvidence) -> store::Result<()> {
+        if !self.engine.demand_source.is_outside() {
+            return Ok(());
+        }
+        let claims: Vec<RunClaim> = page.claims().collect();
+        let keys: Vec<WorkerKey> = claims.iter().map(|claim| claim.worker.clone()).collect();
+        let read = self.engine.store.survey("scan_without_claim", move |tx| {
+            store::workers::without_claim(tx, &keys)
+        });
+        let new: BTreeSet<WorkerKey> = read.await?.into_iter().collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        let claims: Vec<RunClaim> = claims
+            .into_iter()
+            .filter(|claim| new.contains(&claim.worker))
+            .collect();
+        let written = self
+            .engine
+            .change("scan_first_claims", page.at, move |change| {
+                note_first_claims(change, claims.iter().cloned())
+            });
+        written.await.map(drop)
     }
 
     async fn apply_evidence(

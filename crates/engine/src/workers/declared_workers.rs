@@ -235,7 +235,7 @@ fn is_declared(engine: &Engine, worker: &Worker) -> bool {
     worker.terms.launch_token.is_none() && !launches
 }
 
-/// Removes a worker: a declared one is stopped at once, a machine is asked to stop.
+/// Removes a worker, whether it is busy or not.
 pub async fn remove(
     engine: &Arc<Engine>,
     worker: Worker,
@@ -245,11 +245,7 @@ pub async fn remove(
     let provider_id = &worker.provider_id;
     let unknown = || WorkerError::NotFound(format!("Provider {provider_id} does not exist"));
     let provider = find_provider(engine, provider_id, unknown)?;
-    let state = match (provider.declarer(), provider.machines()) {
-        (Some(_), _) => WorkerState::Stopped,
-        (None, Some(_)) => WorkerState::Stopping,
-        (None, None) => return Err(WorkerError::Refused(DeclarationError::not_supported().0)),
-    };
+    let state = removed_state(provider.as_ref())?;
     let own_name = worker_credentials::client_id(&worker.provider_id, &worker.key);
     let by_itself = audit.client_id == own_name;
     let written = engine.change("worker_remove", now, move |change| {
@@ -277,6 +273,15 @@ pub async fn remove(
     Ok(())
 }
 
+/// The state of a removed worker: a declared one is stopped at once, a machine is asked to stop.
+pub(super) fn removed_state(provider: &dyn Provider) -> Result<WorkerState, WorkerError> {
+    match (provider.declarer(), provider.machines()) {
+        (Some(_), _) => Ok(WorkerState::Stopped),
+        (None, Some(_)) => Ok(WorkerState::Stopping),
+        (None, None) => Err(WorkerError::Refused(DeclarationError::not_supported().0)),
+    }
+}
+
 /// The end reason of a worker that stopped by itself, as `explain` shows it.
 fn end_reason_of(worker: &Worker) -> String {
     let advice = worker.terms.advice.as_ref();
@@ -286,7 +291,7 @@ fn end_reason_of(worker: &Worker) -> String {
     }
 }
 
-fn measure_end(worker: &Worker, now: Timestamp) {
+pub(super) fn measure_end(worker: &Worker, now: Timestamp) {
     if worker.state != WorkerState::Stopped {
         return;
     }

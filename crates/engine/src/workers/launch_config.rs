@@ -8,6 +8,7 @@ use domain::time::Timestamp;
 use super::WorkerError;
 use super::host_launch_config::read_own_and_active;
 use crate::Engine;
+use crate::fleet::OverridesInForce;
 
 pub async fn ask_launch_config(
     engine: &Engine,
@@ -30,9 +31,11 @@ pub async fn ask_launch_config(
         let successor = pool
             .as_ref()
             .and_then(|pool| host_successor(pool, &worker.provider_id, &active, config.as_ref()));
-        let overrides = match &config {
-            Some(config) if !config.archived => store::overrides::list_in_force(tx, now)?,
-            Some(_) | None => Vec::new(),
+        let overrides = match (&config, &pool) {
+            (Some(config), Some(pool)) if !config.archived => {
+                OverridesInForce::read(tx, now, &pool.id, &pool.id)?.of_pool(pool)
+            }
+            (Some(_) | None, Some(_) | None) => Vec::new(),
         };
         let known = WorkerLaunchConfig {
             provider_id: &worker.provider_id,

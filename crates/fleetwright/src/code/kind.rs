@@ -60,6 +60,7 @@ struct Form {
 const OVERRIDE_KEYS: &[&str] = &[
     "workerPoolId",
     "launchConfigId",
+    "workerConfigurationId",
     "providerId",
     "region",
     "pause",

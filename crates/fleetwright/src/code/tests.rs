@@ -162,7 +162,7 @@ fn each_error_has_its_file_and_path() {
     h.yaml: /rules/0/values: worker configuration w: rule "x": values are a mapping, found a number
     i.yaml:1:4: not valid YAML: unclosed bracket '['
     j.json: must be a mapping: any of the lists roles, clients, images, workerConfigurations, workerPools, overrides, budgets, or one item with its roleId or clientId or imageId or workerConfigurationId or workerPoolId or overrideId or budgetId
-    k.yaml: /overrides/0: override o: needs one target: a workerPoolId (optionally with a launchConfigId), a providerId or a region
+    k.yaml: /overrides/0: override o: needs one target: a workerPoolId (optionally with a launchConfigId), a workerConfigurationId, a providerId or a region
     k.yaml: /overrides/1: override p: needs one effect: pause: true, or minCapacity, maxCapacity or both
     l.yaml: client d: must have required property 'expires'
     m.yaml: /clientId: clients whose names begin with static/ are defined in the server's configuration

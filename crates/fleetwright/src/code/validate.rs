@@ -19,7 +19,13 @@ use crate::client::{Call, Client, WORKER_MANAGER};
 use crate::failure::{Exit, Failure};
 
 /// The keys that name the target of an override.
-const TARGET: [&str; 4] = ["workerPoolId", "launchConfigId", "providerId", "region"];
+const TARGET: [&str; 5] = [
+    "workerPoolId",
+    "launchConfigId",
+    "workerConfigurationId",
+    "providerId",
+    "region",
+];
 /// Placeholder: the server sets the owner.
 const PLACEHOLDER: &str = "somebody";
 
@@ -72,16 +78,19 @@ fn of_scope(content: &Value) -> Option<String> {
 fn asked(id: &str, content: &Value, now: Timestamp) -> Result<Override, String> {
     let bad = |bad: BadId| bad.to_string();
     let target = match TARGET.map(|key| content[key].as_str()) {
-        [Some(pool), None, None, None] => Target::Pool(pool.parse().map_err(bad)?),
-        [Some(pool), Some(config), None, None] => {
+        [Some(pool), None, None, None, None] => Target::Pool(pool.parse().map_err(bad)?),
+        [Some(pool), Some(config), None, None, None] => {
             Target::LaunchConfig(pool.parse().map_err(bad)?, config.parse().map_err(bad)?)
         }
-        [None, None, Some(provider), None] => Target::Provider(provider.parse().map_err(bad)?),
-        [None, None, None, Some(region)] => Target::Region(region.parse().map_err(bad)?),
+        [None, None, Some(id), None, None] => Target::Configuration(id.parse().map_err(bad)?),
+        [None, None, None, Some(provider), None] => {
+            Target::Provider(provider.parse().map_err(bad)?)
+        }
+        [None, None, None, None, Some(region)] => Target::Region(region.parse().map_err(bad)?),
         _ => {
             return Err(
                 "needs one target: a workerPoolId (optionally with a launchConfigId), a \
-                 providerId or a region"
+                 workerConfigurationId, a providerId or a region"
                     .to_owned(),
             );
         }

@@ -20,7 +20,7 @@ pub(crate) enum Verb {
         limit: Limit,
     },
     Show(Name),
-    Set(OverrideArguments),
+    Set(Box<OverrideArguments>),
     Remove(Confirmed<Name>),
 }
 
@@ -42,8 +42,14 @@ pub(crate) struct OverrideArguments {
     #[arg(long, group = "target", value_name = "POOL", value_parser = name::pool)]
     pool: Option<String>,
     /// Target: only this launch config of the pool
-    #[arg(long, requires = "pool", conflicts_with_all = ["provider", "region"], value_name = "ID")]
+    #[arg(long, requires = "pool", conflicts_with_all = ["configuration", "provider", "region"], value_name = "ID")]
     launch_config: Option<String>,
+    /// Target: this worker type: its name in a worker configuration, or its pool
+    #[arg(long, group = "target", value_name = "TYPE")]
+    worker_type: Option<String>,
+    /// Target: the pools of all worker types of this worker configuration
+    #[arg(long, group = "target", value_name = "CONFIGURATION")]
+    configuration: Option<String>,
     /// Target: all pools of this provider
     #[arg(long, group = "target", value_name = "PROVIDER")]
     provider: Option<String>,
@@ -146,6 +152,8 @@ impl OverrideArguments {
         let mut fields = Map::new();
         set(&mut fields, "workerPoolId", self.pool);
         set(&mut fields, "launchConfigId", self.launch_config);
+        set(&mut fields, "workerType", self.worker_type);
+        set(&mut fields, "workerConfigurationId", self.configuration);
         set(&mut fields, "providerId", self.provider);
         set(&mut fields, "region", self.region);
         set(&mut fields, "pause", self.pause.then_some(true));
@@ -163,10 +171,14 @@ fn describe(item: &mut Value) {
     let target = match (word("workerPoolId"), word("launchConfigId")) {
         (Some(pool), Some(config)) => format!("launch config {config} of {pool}"),
         (Some(pool), None) => format!("pool {pool}"),
-        (None, _) => match (word("providerId"), word("region")) {
-            (Some(provider), _) => format!("provider {provider}"),
-            (None, region) => format!("region {}", region.unwrap_or("?")),
-        },
+        (None, _) => {
+            let wide = ["workerConfigurationId", "providerId", "region"].map(word);
+            match wide {
+                [Some(id), _, _] => format!("worker configuration {id}"),
+                [None, Some(provider), _] => format!("provider {provider}"),
+                [None, None, region] => format!("region {}", region.unwrap_or("?")),
+            }
+        }
     };
     let limit = |name: &str, words: &str| {
         let units = item[name].as_u64()?;
@@ -208,6 +220,8 @@ mod tests {
         assert_eq!(said(config), pair("launch config lc of a/b", "paused"));
         let limits = json!({"workerPoolId": "a/b", "minCapacity": 2, "maxCapacity": 3});
         assert_eq!(said(limits), pair("pool a/b", "at least 2, at most 3"));
+        let rules = json!({"workerConfigurationId": "build"});
+        assert_eq!(said(rules), pair("worker configuration build", "paused"));
         let provider = json!({"providerId": "aws", "inForce": false});
         assert_eq!(said(provider), pair("provider aws", "paused (ended)"));
         assert_eq!(said(json!({"region": "r"})), pair("region r", "paused"));

@@ -6,6 +6,7 @@ use domain::time::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::body::{Shape, json_argument, set};
+use super::selected_workers::{self, End, Selection};
 use super::{Confirmed, Limit, Session, name, runs};
 use crate::client::{Call, FLEETWRIGHT, QUEUE, WORKER_MANAGER};
 use crate::failure::{Exit, Failure};
@@ -33,6 +34,24 @@ pub(crate) enum Verb {
         #[command(flatten)]
         limit: Limit,
     },
+    /// List the workers of a pool, worker type, configuration, launch config or provider
+    ///
+    /// Stopped workers are left out.
+    Select {
+        #[command(flatten)]
+        selection: Selection,
+        #[command(flatten)]
+        limit: Limit,
+    },
+    /// Count the workers of a pool, worker type, configuration, launch config or provider
+    ///
+    /// Stopped workers are left out.
+    Count(Selection),
+    /// End the workers of a pool, worker type, configuration, launch config or provider
+    ///
+    /// Shows the number of workers by pool and state first, and asks. Workers that are made later
+    /// stay, and plans may replace those that ended: pause the target with `override set` before.
+    End(End),
     Show(Name),
     Create(Definition),
     /// Change the expiry, capacity or secret of a worker
@@ -184,6 +203,11 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
                 .list_command("fleetwright pool list");
             session.list(&call, "workers", LIST, &limit).await
         }
+        Verb::Select { selection, limit } => {
+            selected_workers::list(&selection, &limit, session).await
+        }
+        Verb::Count(selection) => selected_workers::count(&selection, session).await,
+        Verb::End(end) => selected_workers::end(end, session).await,
         Verb::Show(worker) => show(&worker, session).await,
         Verb::Create(definition) => create(definition, session).await,
         Verb::Update(definition) => update(definition, session).await,

@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 
 use crate::configuration::BUILD;
 use crate::launch_configs::with_launch_configs;
+use crate::selected_workers::with_configuration;
 use crate::world::{Done, Home, Server};
 
 /// The folder of the documentation.
@@ -105,6 +106,11 @@ const BLOCKS: &[(&str, &str, Way)] = &[
         Way::Skip("is run by the tests of relays"),
     ),
     ("docs/fleet.md", "fleetwright budget set", Way::Run(budgets)),
+    (
+        "docs/fleet.md",
+        "fleetwright worker count",
+        Way::Run(selections),
+    ),
     (
         "docs/operations.md",
         "sudo -u postgres",
@@ -296,6 +302,7 @@ runs! {
     the_commands_about_launch_configs_work, "docs/fleet.md", "fleetwright launch-config list";
     the_commands_about_overrides_work, "docs/fleet.md", "fleetwright override set";
     the_commands_about_budgets_work, "docs/fleet.md", "fleetwright budget set";
+    the_commands_about_selections_work, "docs/fleet.md", "fleetwright worker count";
     the_server_of_the_operations_guide_can_be_entered, "docs/operations.md", "umask 077";
     the_commands_about_keys_work, "docs/operations.md", "echo \"k1";
     the_commands_about_simulation_work, "docs/simulation.md", "fleetwright simulate scenarios";
@@ -432,15 +439,8 @@ fn waits(block: &Block) {
 
 fn overrides(block: &Block) {
     let server = Server::without_pools();
-    server.ok(&[
-        "pool",
-        "create",
-        "proj/ci",
-        "--provider",
-        "static",
-        "--owner",
-        "me@example.com",
-    ]);
+    let owner = ["--provider", "static", "--owner", "me@example.com"];
+    server.ok(&[&["pool", "create", "proj/ci"][..], &owner].concat());
     let out = as_owner(&server, &block.text);
     for part in ["freeze-east", "friday", "outage of EC2, ticket 123"] {
         assert!(out.contains(part), "{part}: {out}");
@@ -464,6 +464,15 @@ fn budgets(block: &Block) {
     }
     let history = server.ok(&["audit", "show", "budget", "fuzzing"]);
     assert_eq!(history.matches("static/owner").count(), 2, "{history}");
+}
+
+fn selections(block: &Block) {
+    let server = with_configuration();
+    let text = block
+        .text
+        .replace("--provider aws --region us-east-1", "--provider static");
+    let out = as_owner(&server, &text.replace("--drain", "--drain --yes"));
+    assert!(out.contains("RUNNING") && out.contains("host"), "{out}");
 }
 
 fn launch_configs(block: &Block) {

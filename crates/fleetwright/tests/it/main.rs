@@ -35,6 +35,7 @@ mod real_image;
 mod relay_world;
 mod relays;
 mod relays_with_certificates;
+mod selected_workers;
 mod serve;
 mod shadow;
 mod simulate;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Finding;
+use super::{Finding, Obstacle};
 use crate::attributes::Attributes;
 use crate::conditions::{Conditions, Patterns};
 use crate::problem::{did_you_mean, push_token};
@@ -27,25 +27,62 @@ pub(super) fn find(
     let applied: BTreeSet<usize> = groups.iter().flatten().copied().collect();
     for (index, rule) in set.rules().iter().enumerate() {
         if !applied.contains(&index) {
-            let rule_id = rule.id().to_owned();
-            findings.push((index, Finding::NeverApplies { rule_id }));
+            let (rule_id, obstacles) = (rule.id().to_owned(), obstacles(rule, evaluations));
+            findings.push((index, Finding::NeverApplies { rule_id, obstacles }));
         }
         let unmatched = unmatched_conditions(rule, &values).into_iter();
         findings.extend(unmatched.map(|finding| (index, finding)));
     }
 }
 
+/// The conditions of a rule that never applies without which it would: those that alone did not
+/// match in an evaluation.
+fn obstacles(rule: &Rule, evaluations: &[Attributes]) -> Vec<Obstacle> {
+    let mut obstacles = Vec::new();
+    for (index, mapping) in rule.conditions().mappings().iter().enumerate() {
+        let mut found: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for attributes in evaluations {
+            let mut failing = mapping.iter().filter(|(name, patterns)| {
+                let value = attributes.get(name);
+                value.is_none_or(|value| !any_matches(patterns, value))
+            });
+            let first = failing.next();
+            if let (Some((name, _)), None) = (first, failing.next())
+                && let Some(value) = attributes.get(name)
+            {
+                found.entry(name).or_default().insert(value);
+            }
+        }
+        for (name, values) in found {
+            let values = values.into_iter().map(str::to_owned).collect();
+            let path = condition_path(rule, index, name);
+            obstacles.push(Obstacle { path, values });
+        }
+    }
+    obstacles
+}
+
+fn any_matches(patterns: &Patterns, value: &str) -> bool {
+    let mut patterns = patterns.as_slice().iter();
+    patterns.any(|pattern| pattern.matches(value))
+}
+
+/// A condition as a JSON pointer inside its rule.
+fn condition_path(rule: &Rule, mapping: usize, name: &str) -> String {
+    let mut path = "/conditions".to_owned();
+    if matches!(rule.conditions(), Conditions::AnyOf(_)) {
+        push_token(&mut path, &mapping.to_string());
+    }
+    push_token(&mut path, name);
+    path
+}
+
 fn unmatched_conditions(rule: &Rule, values: &Values<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut unknown = BTreeSet::new();
-    let in_list = matches!(rule.conditions(), Conditions::AnyOf(_));
     for (index, mapping) in rule.conditions().mappings().iter().enumerate() {
         for (name, patterns) in mapping.iter() {
-            let mut path = "/conditions".to_owned();
-            if in_list {
-                push_token(&mut path, &index.to_string());
-            }
-            push_token(&mut path, name);
+            let path = condition_path(rule, index, name);
             match values.get(name) {
                 Some(values) => unmatched_patterns(rule, &path, patterns, values, &mut findings),
                 None if unknown.insert(name) => findings.push(Finding::UnknownName {

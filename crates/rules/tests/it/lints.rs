@@ -54,7 +54,7 @@ fn rules_that_never_apply_are_found_with_the_reason() {
             r#""a": /conditions/regoin: no place has a condition "regoin", did you mean "region"?"#,
             r#""b": /conditions/0/region/1: "eu-*" matches no value of this condition"#,
             r#""b": /conditions/1/provider: "gcp" matches no value of this condition"#,
-            r#""c": never applies: no place has these conditions"#,
+            r#""c": never applies: no place has these conditions; /conditions/workerType is "build" where all others match"#,
             r#""c": /conditions/workerType: "other" matches no value of this condition"#,
             r#""d": never applies: no place has these conditions"#,
         ]
@@ -138,6 +138,49 @@ fn rules_with_the_same_values_are_not_reported_if_a_rule_between_them_overlaps()
 }
 
 #[test]
+fn a_rule_that_never_applies_names_the_condition_that_stops_it() {
+    let rules = json!([
+        { "ruleId": "fixed", "conditions": { "provider": "racks", "region": "us-*" },
+          "values": { "x": 1 } },
+        { "ruleId": "two", "values": { "y": 1 },
+          "conditions": [{ "provider": "ec2", "region": ["racks"] }, { "provider": "gcp", "region": "x" }] },
+    ]);
+    let at = |provider: &str, region: &str| {
+        Attributes::from_iter([("provider", provider), ("region", region)])
+    };
+    let places = [
+        at("racks", "racks"),
+        at("ec2", "us-east-1"),
+        at("ec2", "us-west-2"),
+    ];
+    let findings = lint(&RuleSet::parse(&rules).unwrap(), &places);
+    let never = findings.iter().map(ToString::to_string);
+    let never: Vec<String> = never.filter(|text| text.contains("never")).collect();
+    assert_eq!(
+        never,
+        [
+            "\"fixed\": never applies: no place has these conditions; \
+             /conditions/provider is \"ec2\" where all others match; \
+             /conditions/region is \"racks\" where all others match",
+            "\"two\": never applies: no place has these conditions; \
+             /conditions/0/provider is \"racks\" where all others match; \
+             /conditions/0/region is \"us-east-1\", \"us-west-2\" where all others match",
+        ]
+    );
+}
+
+#[test]
+fn rules_without_a_description_are_listed() {
+    let rules = json!([
+        { "ruleId": "a", "values": { "x": 1 } },
+        { "ruleId": "b", "description": "says why", "values": { "x": 1 } },
+        { "ruleId": "c", "description": " ", "values": { "x": 1 } },
+    ]);
+    let set = RuleSet::parse(&rules).unwrap();
+    assert_eq!(fleetwright_rules::without_description(&set), ["a", "c"]);
+}
+
+#[test]
 fn without_presentations_only_what_is_doubled_or_empty_is_found() {
     let rules = json!([
         { "ruleId": "a", "conditions": { "x": "y" }, "values": { "x": 1 } },
@@ -161,7 +204,7 @@ fn without(rules: &Value, findings: &[Finding]) -> Value {
     let mut gone: BTreeSet<&str> = BTreeSet::new();
     for finding in findings {
         match finding {
-            Finding::NeverApplies { rule_id }
+            Finding::NeverApplies { rule_id, .. }
             | Finding::DeadRule { rule_id, .. }
             | Finding::Empty { rule_id } => {
                 gone.insert(rule_id);

@@ -17,6 +17,7 @@ mod pools;
 mod providers;
 mod registration;
 mod relays;
+mod selected_workers;
 mod state;
 mod stats;
 mod table;
@@ -28,6 +29,7 @@ pub(super) use configurations::CONFIGURATIONS;
 pub(super) use documentation_table::DOCUMENTATION;
 pub(super) use pool_plan::ENDPOINTS as POOL_PLANS;
 pub(super) use relays::ENDPOINTS as RELAYS;
+pub(super) use selected_workers::SELECTED_WORKERS;
 pub(super) use state::STATES;
 pub(super) use table::ENDPOINTS;
 

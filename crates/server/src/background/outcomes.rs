@@ -13,7 +13,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use domain::id::TaskId;
 use domain::recording::RecordedRun;
-use domain::run_outcome::{BadMessage, EndedRun, RunOutcome};
+use domain::run_outcome::{BadMessage, EndedRun, RunClaim, RunNews, RunOutcome};
 use domain::time::Timestamp;
 use metrics::counter;
 use serde_json::Value;
@@ -60,6 +60,8 @@ struct Collected {
 #[derive(Default)]
 struct Noted {
     new: Vec<RunOutcome>,
+    /// The claims that the messages show.
+    claims: Vec<RunClaim>,
     /// Invalid messages: their number, and the error of the first.
     n_bad: u64,
     problem: Option<BadMessage>,
@@ -155,8 +157,14 @@ fn note<'a>(tx: &mut Tx<'_>, bodies: impl Iterator<Item = &'a [u8]>) -> Result<N
     let mut noted = Noted::default();
     let mut ended = Vec::new();
     for body in bodies {
-        match EndedRun::of_message(body) {
-            Ok(run) => ended.extend(run),
+        match RunNews::of_message(body) {
+            Ok(Some(news)) => {
+                noted.claims.push(news.claim());
+                if let RunNews::Ended(run) = news {
+                    ended.push(run);
+                }
+            }
+            Ok(None) => {}
             Err(problem) => {
                 noted.n_bad += 1;
                 noted.problem.get_or_insert(problem);

@@ -473,6 +473,7 @@ fn cases_of(endpoint: &Endpoint) -> Vec<Case> {
             crate::configuration_authorization::rule_cases(),
             crate::documentation::cases(),
             override_cases(),
+            crate::selected_workers::cases(),
             budget_cases(),
         ],
         Service::Queue => vec![

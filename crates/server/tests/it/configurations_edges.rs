@@ -236,3 +236,41 @@ on_sqlite_first!(
         assert!(text.contains("/externalStrategy"), "{text}");
     }
 );
+
+/// The cloud `google`, which has no places, in a region.
+fn in_a_region(config: &mut Config) {
+    let mut providers = config.providers.0.iter_mut();
+    let google = providers.find(|(id, _)| id.as_str() == "google");
+    let ProviderConfig::Fake(settings) = &mut google.unwrap().1 else {
+        panic!("google is a fake cloud here");
+    };
+    settings.region = Some("dc1".to_owned().try_into().unwrap());
+}
+
+on_sqlite_first!(
+    the_configured_region_of_a_provider_is_a_condition_of_its_rules,
+    |config| { super::in_a_region(config) },
+    |world| {
+        let places = world.get("/provider-places").await.expect(200);
+        let providers = places["providers"].as_array().unwrap();
+        let google = providers.iter().find(|it| it["providerId"] == "google");
+        assert_eq!(google.unwrap()["places"], json!([{"region": "dc1"}]));
+        let mut document = build();
+        let rules = document["rules"].as_array_mut().unwrap();
+        rules.truncate(1);
+        rules[0]["values"]["providers"] = json!({"google": {}});
+        let launch_config = json!({"zone": "dc1-a", "capacityPerInstance": 1,
+            "workerConfig": {}, "machineType": "zones/dc1-a/machineTypes/m", "scheduling": {},
+            "disks": [], "networkInterfaces": []});
+        let fixed = |region: &str| {
+            let values = json!({"google": launch_config});
+            with_rule(
+                document.clone(),
+                rule("fixed", json!({"region": region}), values),
+            )
+        };
+        let text = refused(world.put(BUILD, fixed("google")), 400).await;
+        assert!(text.contains("region=dc1"), "{text}");
+        world.put(BUILD, fixed("dc*")).await.expect(200);
+    }
+);

@@ -207,6 +207,7 @@ fn with_bidder(config: &mut Config) {
             .map(str::to_owned)
             .to_vec(),
         time_limit_seconds: 20,
+        region: None,
         env: Default::default(),
     };
     let racks = ("racks".parse().unwrap(), ProviderConfig::Exec(settings));

@@ -49,7 +49,7 @@ impl Fleet {
     }
 
     /// The launch config of the canary, and the one beside it.
-    async fn groups(&self, id: &str) -> [LaunchConfigId; 2] {
+    async fn groups_of(&self, id: &str) -> [LaunchConfigId; 2] {
         let pool: PoolId = id.parse().unwrap();
         let read = self.read(move |tx| store::launch_configs::active_between(tx, &pool, &pool));
         let configs = read.await;
@@ -102,7 +102,7 @@ impl Fleet {
 fleet_test!(a_canary_is_compared_whatever_else_its_pool_runs, |fleet| {
     let definition = fleet.canary_in(&[POOL]).await;
     fleet.add_machines(POOL, "other", 0, OTHERS).await;
-    let [canary, control] = fleet.groups(POOL).await;
+    let [canary, control] = fleet.groups_of(POOL).await;
     fleet.add_machines(POOL, canary.as_str(), OTHERS, 3).await;
     fleet
         .add_machines(POOL, control.as_str(), OTHERS + 3, 4)
@@ -124,7 +124,7 @@ fleet_test!(
         let most = usize::try_from(n_tasks).unwrap();
         let mut canaries = Vec::new();
         for id in pools {
-            canaries.push((id, fleet.groups(id).await[0].clone()));
+            canaries.push((id, fleet.groups_of(id).await[0].clone()));
         }
         let of_canary = async || {
             let mut keys = Vec::new();
@@ -192,7 +192,7 @@ fleet_test!(
         let mut costs = Vec::new();
         for (n_pools, first) in [(1, 2_000), (10, 20_000)] {
             for (number, id) in (0..).zip(&names[..n_pools]) {
-                let [canary, _] = fleet.groups(id).await;
+                let [canary, _] = fleet.groups_of(id).await;
                 let machine = first + 100 * number;
                 fleet.add_machines(id, canary.as_str(), machine, 1).await;
             }
@@ -213,7 +213,7 @@ fleet_test!(
 
 fleet_test!(starts_beside_the_image_are_no_evidence, |fleet| {
     let definition = fleet.canary_in(&[POOL]).await;
-    let [canary, control] = fleet.groups(POOL).await;
+    let [canary, control] = fleet.groups_of(POOL).await;
     for number in 0..80 {
         let (one, other) = (2 * number, 2 * number + 1);
         fleet.add_machines(POOL, canary.as_str(), one, 1).await;
@@ -257,7 +257,7 @@ fleet_test!(
     a_canary_is_judged_in_a_read_and_by_one_process_at_a_time,
     |fleet| {
         let definition = fleet.canary_in(&[POOL]).await;
-        let [canary, _] = fleet.groups(POOL).await;
+        let [canary, _] = fleet.groups_of(POOL).await;
         fleet.add_machines(POOL, canary.as_str(), 0, 3).await;
         let look = async || {
             let facts = fleet.facts(&definition, &[1, 2]).await;

@@ -521,3 +521,41 @@ fleet_test!(
         assert_eq!(seen[1], seen[2]);
     }
 );
+
+fleet_test!(
+    errors_of_workers_lower_the_weight_once_for_each_worker,
+    |fleet| {
+        let configs = [machine("a"), machine("b")];
+        fleet.make_pool(POOL, pool("one", 0, 9, &configs)).await;
+        let busy = fleet.busy(POOL, 4).await;
+        let report = async |number: usize| {
+            let key = &busy[number].0.key;
+            let body = json!({"kind": "worker-error", "title": "t", "description": "d",
+                "extra": {}, "workerGroup": key.group.as_str(), "workerId": key.id.as_str()});
+            let path = "/worker-pool-errors/pp%2Fee";
+            fleet.post(path, body).await.expect(200)["launchConfigId"].clone()
+        };
+        let health = async |config: &Value| {
+            let path = format!("/launch-config/pp%2Fee/{}", config.as_str().unwrap());
+            let shown = fleet.get(&path).await.expect(200);
+            let reason = shown["availability"]["reason"].clone();
+            (shown["weight"]["health"].as_f64().unwrap(), reason)
+        };
+        let config = report(0).await;
+        let once = health(&config).await;
+        assert!((0.5..1.0).contains(&once.0), "{once:?}");
+        assert_eq!(once.1, "1 worker reported errors in the last hour");
+        // The same worker again changes nothing.
+        for _ in 0..3 {
+            report(0).await;
+        }
+        assert_eq!(health(&config).await, once);
+        for number in 1..4 {
+            report(number).await;
+        }
+        let all = health(&config).await;
+        assert!(all.0 > 0.0, "{all:?}");
+        fleet.pass_ms(61 * MINUTE_MS);
+        assert_eq!(health(&config).await.1, Value::Null);
+    }
+);

@@ -143,6 +143,7 @@ mod roles;
 mod routing;
 mod runs;
 mod samples;
+mod selected_workers;
 mod single_workers;
 mod strategy_choice;
 mod strategy_service;

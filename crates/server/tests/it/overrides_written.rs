@@ -287,3 +287,41 @@ on_both!(the_number_of_overrides_in_force_is_bounded, |world| {
         world.clock.advance_ms(HOUR_MS);
     }
 });
+
+on_both!(
+    a_configuration_and_a_worker_type_are_paused_and_other_pools_are_not,
+    |config| { crate::configurations::zones(config) },
+    |world| {
+        crate::configurations::made(world).await;
+        let until = world.now().plus_seconds(600).to_string();
+        let pause = |target: &str, name: &str| json!({target: name, "pause": true, "reason": "r", "until": until});
+        let texts = |pool: &'static str| async move {
+            let path = format!("fleetwright:/explain/pool/{pool}");
+            world.get(&path).await.expect(200)["now"]["text"].to_string()
+        };
+        let (opt, dbg) = ("worker-manager%2Fbuild-opt", "worker-manager%2Fbuild-dbg");
+        let whole = pause("workerConfigurationId", "build");
+        let given = world.put("/override/freeze", whole).await.expect(200);
+        assert_eq!(given["workerConfigurationId"], "build");
+        for pool in [opt, dbg] {
+            let text = texts(pool).await;
+            assert!(
+                text.contains("the worker configuration build is paused until"),
+                "{text}"
+            );
+        }
+        world.delete("/override/freeze").await.expect(200);
+        let one = pause("workerType", "build-opt");
+        let given = world.put("/override/freeze", one).await.expect(200);
+        assert_eq!(given["workerPoolId"], "worker-manager/build-opt");
+        assert!(texts(opt).await.contains("the pool is paused until"));
+        assert!(!texts(dbg).await.contains("paused"));
+        let missing = pause("workerConfigurationId", "nosuch");
+        let refused = world.put("/override/other", missing).await;
+        refused.refused(
+            404,
+            "ResourceNotFound",
+            "Worker configuration nosuch does not exist",
+        );
+    }
+);

@@ -24,6 +24,7 @@ fn with_program(config: &mut Config) {
             .map(str::to_owned)
             .to_vec(),
         time_limit_seconds: 20,
+        region: None,
         env: Default::default(),
     };
     let shell = ("shell".parse().unwrap(), ProviderConfig::Exec(settings));

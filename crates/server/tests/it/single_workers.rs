@@ -40,6 +40,7 @@ fn with_program(config: &mut Config) {
             .to_vec(),
         time_limit_seconds: 20,
         env: Default::default(),
+        region: None,
     };
     let shell = ("shell".parse().unwrap(), ProviderConfig::Exec(settings));
     config.providers.0.push(shell);

@@ -10,8 +10,10 @@ use std::time::Duration;
 
 use access::Secret;
 use backplane::{Message, Publisher};
-use domain::run_outcome::OUTCOME_EXCHANGES;
+use domain::id::WorkerKey;
+use domain::run_outcome::{CLAIM_EXCHANGE, OUTCOME_EXCHANGES};
 use domain::task::EndReason;
+use domain::worker::{StoredWorker, Worker, WorkerState};
 use serde_json::{Value, json};
 use server::background::driver::BackgroundTask;
 use server::background::{Batches, OutsideOutcomes};
@@ -21,7 +23,7 @@ use testing::sizes_around;
 use crate::broker::{PrivateBroker, address, amqp, delete_queue, unique};
 use crate::database::Database;
 use crate::queue_samples::task_id;
-use crate::samples::static_pool;
+use crate::samples::{key, static_pool, worker};
 use crate::world::{ROOT_URL, World};
 
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -36,6 +38,11 @@ struct Two {
     queue: String,
     /// The maximum number of outcomes that one activation recorded.
     most: u64,
+}
+
+fn exchanges() -> Vec<String> {
+    let all = OUTCOME_EXCHANGES.into_iter().chain([CLAIM_EXCHANGE]);
+    all.map(str::to_owned).collect()
 }
 
 /// One run of a task in the queue's message.
@@ -76,7 +83,7 @@ impl Two {
         let path = format!("/worker-pool/{}", pool.replace('/', "%2F"));
         world.put(&path, static_pool()).await.expect(200);
         let broker = world.app.engine.demand_source.pulse().unwrap();
-        let exchanges = OUTCOME_EXCHANGES.map(str::to_owned);
+        let exchanges = exchanges();
         let publisher = Publisher::connect(&broker, &exchanges).await.unwrap();
         let user = broker.user().unwrap();
         let mut two = Self {
@@ -127,6 +134,39 @@ impl Two {
                 "expires": at, "retriesLeft": 5, "state": state, "priority": "lowest",
                 "runs": runs}});
         self.raw(name, run_id, told.task, body.to_string().into_bytes())
+    }
+
+    /// A worker has claimed a task.
+    fn claim(&self, task: u32, worker: &'static str) -> Message {
+        let mut message = self.message(&told(task, worker, EndReason::Completed));
+        let mut body: Value = serde_json::from_slice(&message.body).unwrap();
+        body["status"]["state"] = json!("running");
+        let run = body["status"]["runs"][0].as_object_mut().unwrap();
+        run.insert("state".to_owned(), json!("running"));
+        run.remove("reasonResolved");
+        run.remove("resolved");
+        message.exchange = CLAIM_EXCHANGE.to_owned();
+        message.body = body.to_string().into_bytes();
+        message
+    }
+
+    async fn insert_running(&self, id: &str) {
+        let fresh = worker(&self.pool, "g", id);
+        self.world
+            .insert(Worker::from_stored(StoredWorker {
+                state: WorkerState::Running,
+                ..fresh.into_stored()
+            }))
+            .await;
+    }
+
+    /// The workers without a first claim.
+    async fn without_claim(&self, ids: &[&str]) -> Vec<String> {
+        let keys: Vec<WorkerKey> = ids.iter().map(|id| key(&self.pool, "g", id)).collect();
+        let read = self
+            .world
+            .read(move |tx| store::workers::without_claim(tx, &keys));
+        read.await.iter().map(|key| key.id.to_string()).collect()
     }
 
     fn raw(&self, name: &str, run_id: u32, task: u32, body: Vec<u8>) -> Message {
@@ -239,6 +279,30 @@ async fn outcomes_of_the_other_queue_are_known_here() {
             state["windows"][0]["exceptions"],
             json!({"malformed-payload": 1, "worker-shutdown": 1})
         );
+        two.end().await;
+    }
+}
+
+#[tokio::test]
+async fn the_first_claims_of_workers_come_from_the_other_queue() {
+    let Some(url) = address() else { return };
+    for database in databases() {
+        let mut two = Two::start(database, &url).await;
+        let all = ["claims", "ends", "idle"];
+        for id in all {
+            two.insert_running(id).await;
+        }
+        assert_eq!(two.without_claim(&all).await, all);
+        let elsewhere = two.claim(3, "stranger");
+        let messages = [two.claim(1, "claims"), two.claim(1, "claims"), elsewhere];
+        two.publish(&messages).await;
+        two.until(async |two| two.without_claim(&all).await == ["ends", "idle"])
+            .await;
+        // A run that is running has no outcome, and one that ended was claimed.
+        assert_eq!(two.n_counted().await, 0);
+        two.tell(&[told(2, "ends", EndReason::Completed)]).await;
+        two.until_counted(1).await;
+        assert_eq!(two.without_claim(&all).await, ["idle"]);
         two.end().await;
     }
 }
@@ -368,8 +432,7 @@ async fn a_broker_that_was_unreachable_is_read_again_and_repeats_count_once() {
     private.control("start").await;
     // The queue is still there, with whatever had not been done with.
     let broker = two.world.app.engine.demand_source.pulse().unwrap();
-    let exchanges = OUTCOME_EXCHANGES.map(str::to_owned);
-    two.publisher = Publisher::connect(&broker, &exchanges).await.unwrap();
+    two.publisher = Publisher::connect(&broker, &exchanges()).await.unwrap();
     let again = [
         told(1, "w", EndReason::Completed),
         told(2, "w", EndReason::Failed),

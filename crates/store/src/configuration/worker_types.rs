@@ -29,6 +29,9 @@ statements! { TABLE;
          CROSS JOIN worker_configurations AS c WHERE t.worker_pool_id = $1 AND t.check_payload = 1 \
          AND t.payload_schema IS NOT NULL \
          AND c.worker_configuration_id = t.worker_configuration_id";
+    OWNERS "worker_type_owners_between" =
+        "SELECT worker_pool_id, worker_configuration_id FROM worker_types \
+         WHERE worker_pool_id >= $1 AND worker_pool_id <= $2 ORDER BY worker_pool_id LIMIT $3";
     LIST "worker_type_list" =
         "SELECT {columns} FROM worker_types WHERE worker_configuration_id = $1 \
          ORDER BY worker_pool_id LIMIT $2";
@@ -44,6 +47,16 @@ pub fn payload_schema_version(
     pool_id: &PoolId,
 ) -> Result<Option<(ConfigurationId, Version)>> {
     tx.row(&PAYLOAD_SCHEMA_VERSION, pool_id)
+}
+
+/// The worker configurations of the pools from the first to the last, ordered by pool. Other pools
+/// are absent.
+pub fn owners_between(
+    tx: &mut Tx<'_>,
+    first: &PoolId,
+    last: &PoolId,
+) -> Result<Vec<(PoolId, ConfigurationId)>> {
+    tx.rows(&OWNERS, (first, last, ALL_ROWS))
 }
 
 /// Assigns the worker type to this configuration, or updates its schema if it is assigned already.

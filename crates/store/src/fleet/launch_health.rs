@@ -142,9 +142,24 @@ pub fn between(
     window.rows(tx, [&OF_POOL, &BETWEEN], first, last)
 }
 
-from_row! { Health {
-    attempted, failed, quota, short, created, registered, never_registered, overdue, silent, last_failure
-} }
+impl FromRow for Health {
+    fn read(cells: &mut Cells<'_, '_>) -> Result<Self, BadRow> {
+        Ok(Self {
+            attempted: cells.next()?,
+            failed: cells.next()?,
+            quota: cells.next()?,
+            short: cells.next()?,
+            created: cells.next()?,
+            registered: cells.next()?,
+            never_registered: cells.next()?,
+            overdue: cells.next()?,
+            silent: cells.next()?,
+            last_failure: cells.next()?,
+            // Reports of workers are in another table.
+            ..Self::default()
+        })
+    }
+}
 
 impl FromRow for LaunchRecord {
     fn read(cells: &mut Cells<'_, '_>) -> Result<Self, BadRow> {

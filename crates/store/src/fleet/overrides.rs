@@ -1,7 +1,7 @@
 //! Overrides: pauses and limits that hold for a time.
 
 use domain::Version;
-use domain::id::{OverrideId, ProviderId, WorkerGroup};
+use domain::id::OverrideId;
 use domain::overrides::{Effect, Override, Target};
 use domain::time::Timestamp;
 
@@ -12,7 +12,8 @@ use crate::engine::{
 
 columns! { row: Override {
     id: Key "override_id",
-    target: Mutable ["worker_pool_id", "launch_config_id", "provider_id", "region"],
+    target: Mutable ["worker_pool_id", "launch_config_id", "worker_configuration_id",
+        "provider_id", "region"],
     effect: Mutable ["pause", "min_capacity", "max_capacity"],
     reason: Mutable "reason",
     owner: Mutable "owner",
@@ -24,28 +25,30 @@ columns! { row: Override {
 
 impl Field for Target {
     fn write<'a>(&'a self, values: &mut Vec<Value<'a>>) {
-        let (pool, config, provider, region) = match self {
-            Self::Pool(pool) => (Some(pool), None, None, None),
-            Self::LaunchConfig(pool, config) => (Some(pool), Some(config), None, None),
-            Self::Provider(provider) => (None, None, Some(provider), None),
-            Self::Region(region) => (None, None, None, Some(region)),
-        };
-        values.extend([
-            pool.map(|id| id.as_str()).into(),
-            config.map(|id| id.as_str()).into(),
-            provider.map(ProviderId::as_str).into(),
-            region.map(WorkerGroup::as_str).into(),
-        ]);
+        let mut columns: [Option<&str>; 5] = [None; 5];
+        match self {
+            Self::Pool(pool) => columns[0] = Some(pool.as_str()),
+            Self::LaunchConfig(pool, config) => {
+                columns[0] = Some(pool.as_str());
+                columns[1] = Some(config.as_str());
+            }
+            Self::Configuration(id) => columns[2] = Some(id.as_str()),
+            Self::Provider(provider) => columns[3] = Some(provider.as_str()),
+            Self::Region(region) => columns[4] = Some(region.as_str()),
+        }
+        values.extend(columns.map(Value::from));
     }
 }
 
 impl FromRow for Target {
     fn read(cells: &mut Cells<'_, '_>) -> Result<Self, BadRow> {
-        match (cells.next()?, cells.next()?, cells.next()?, cells.next()?) {
-            (Some(pool), None, None, None) => Ok(Self::Pool(pool)),
-            (Some(pool), Some(config), None, None) => Ok(Self::LaunchConfig(pool, config)),
-            (None, None, Some(provider), None) => Ok(Self::Provider(provider)),
-            (None, None, None, Some(region)) => Ok(Self::Region(region)),
+        let (pool, config, rules) = (cells.next()?, cells.next()?, cells.next()?);
+        match (pool, config, rules, cells.next()?, cells.next()?) {
+            (Some(pool), None, None, None, None) => Ok(Self::Pool(pool)),
+            (Some(pool), Some(config), None, None, None) => Ok(Self::LaunchConfig(pool, config)),
+            (None, None, Some(id), None, None) => Ok(Self::Configuration(id)),
+            (None, None, None, Some(provider), None) => Ok(Self::Provider(provider)),
+            (None, None, None, None, Some(region)) => Ok(Self::Region(region)),
             _ => Err(BadRow("it does not name exactly one target".to_owned())),
         }
     }

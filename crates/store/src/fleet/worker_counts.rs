@@ -72,7 +72,7 @@ pub fn by_state(tx: &mut Tx<'_>) -> Result<Counts> {
 }
 
 /// The workers in one state.
-struct StateGroup {
+pub(crate) struct StateGroup {
     state: WorkerState,
     tally: StateCount,
 }
@@ -81,7 +81,7 @@ from_row! { StateGroup { state, tally } }
 from_row! { StateCount { count, capacity } }
 
 /// The database sorted by key, so the states of one key are neighbours.
-fn collect<K: PartialEq>(groups: Vec<(K, StateGroup)>) -> Vec<(K, Counts)> {
+pub(crate) fn collect<K: PartialEq>(groups: Vec<(K, StateGroup)>) -> Vec<(K, Counts)> {
     let mut collected: Vec<(K, Counts)> = Vec::new();
     for (key, StateGroup { state, tally }) in groups {
         if collected.last().is_none_or(|(last, _)| *last != key) {

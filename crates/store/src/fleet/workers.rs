@@ -92,6 +92,12 @@ statements! { TABLE;
          advice_reason = v.value ->> 7, version = version + 1 FROM json_each($1) AS v \
          WHERE worker_pool_id = v.value ->> 0 AND worker_group = v.value ->> 1 \
          AND worker_id = v.value ->> 2 AND version = CAST(v.value ->> 3 AS BIGINT)";
+    // Adding '' keeps PostgreSQL from the index of running workers, and so on the primary key.
+    WITHOUT_CLAIM "worker_list_without_claim" =
+        "SELECT worker_pool_id, worker_group, worker_id FROM json_each($1) AS v \
+         CROSS JOIN workers WHERE worker_pool_id = v.value ->> 0 \
+         AND worker_group = v.value ->> 1 AND worker_id = v.value ->> 2 \
+         AND first_claim IS NULL AND state || '' = 'running'";
     FIRST_CLAIM "worker_note_first_claim" =
         "UPDATE workers SET first_claim = $1 WHERE worker_pool_id = $2 AND worker_group = $3 \
          AND worker_id = $4 AND first_claim IS NULL AND state = 'running' RETURNING {columns}";
@@ -213,6 +219,20 @@ fn advice_row(worker: &Worker) -> String {
         advice.map(|advice| advice.decided_at),
         advice.map(|advice| &advice.reason),
     ))
+}
+
+/// Those of these workers that run, and of which no request for work was recorded, ordered by key.
+pub fn without_claim<'k>(
+    tx: &mut Tx<'_>,
+    keys: impl IntoIterator<Item = &'k WorkerKey>,
+) -> Result<Vec<WorkerKey>> {
+    let keys: Vec<(&str, &str, &str)> = keys.into_iter().map(parts).collect();
+    if keys.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut found: Vec<WorkerKey> = tx.rows(&WITHOUT_CLAIM, to_json(&keys))?;
+    found.sort_unstable();
+    Ok(found)
 }
 
 /// Records the first time at which a worker asked the queue for work, in its row and in the row of

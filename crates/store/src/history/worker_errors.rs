@@ -35,6 +35,22 @@ macro_rules! newest {
     };
 }
 
+/// The number of workers that reported these errors, by launch config. COALESCE keeps SQLite from
+/// the index on reporters.
+macro_rules! reporters {
+    ($errors:literal, $limit:literal) => {
+        concat!(
+            "SELECT worker_pool_id, launch_config_id, COUNT(DISTINCT reporter) \
+             FROM worker_errors WHERE ",
+            $errors,
+            " AND COALESCE(reporter, '') <> '' AND launch_config_id IS NOT NULL \
+             GROUP BY worker_pool_id, launch_config_id \
+             ORDER BY worker_pool_id, launch_config_id LIMIT ",
+            $limit
+        )
+    };
+}
+
 // An empty text means no filter, since ids are never empty.
 statements! { TABLE;
     INSERT "error_insert" =
@@ -48,6 +64,11 @@ statements! { TABLE;
          ORDER BY reported DESC, error_id DESC LIMIT $6";
     NEWEST_OF_POOL "error_newest_of_pool" =
         newest!("worker_pool_id = $1 AND reported >= $2", "$3");
+    REPORTERS_OF_POOL "error_reporters_of_pool" =
+        reporters!("worker_pool_id = $1 AND reported >= $2", "$3");
+    // Few errors are recent, as above.
+    REPORTERS_BETWEEN "error_reporters_between" = reporters!(
+        "worker_pool_id || '' >= $1 AND worker_pool_id || '' <= $2 AND reported >= $3", "$4");
     COUNT_OF_REPORTER "error_count_of_reporter" =
         "SELECT COUNT(*) FROM worker_errors \
          WHERE worker_pool_id = $1 AND reporter = $2 AND reported >= $3";
@@ -111,6 +132,21 @@ pub fn newest_between(
         tx.rows(&NEWEST_OF_POOL, (first, since, ALL_ROWS))
     } else {
         tx.rows(&NEWEST_BETWEEN, (first, last, since, ALL_ROWS))
+    }
+}
+
+/// How many workers of each launch config have reported errors since this moment, in all pools from
+/// the first to the last. Launch configs without any are absent.
+pub fn reporters_between(
+    tx: &mut Tx<'_>,
+    first: &PoolId,
+    last: &PoolId,
+    since: Timestamp,
+) -> Result<Vec<(PoolId, LaunchConfigId, u64)>> {
+    if first == last {
+        tx.rows(&REPORTERS_OF_POOL, (first, since, ALL_ROWS))
+    } else {
+        tx.rows(&REPORTERS_BETWEEN, (first, last, since, ALL_ROWS))
     }
 }
 

@@ -129,6 +129,7 @@ on_both!(health_is_derived_from_recent_launches, |database| {
         overdue: 0,
         silent: 0,
         last_failure: Some(at(5_000)),
+        ..Health::default()
     };
     assert_eq!(all.health, expected);
     let tries = Tries {

@@ -44,6 +44,7 @@ on_both!(an_override_is_read_as_it_was_written, |database| {
         limits,
         pause("provider", provider(), 90),
         pause("region", region, 90),
+        pause("rules", Target::Configuration("build".parse().unwrap()), 90),
     ];
     for given in all.clone() {
         assert!(write(&store, move |tx| overrides::insert(tx, &given)).await);

@@ -87,6 +87,10 @@ const SORTED: &[(&str, &[&str])] = &[
         &["pool_list_leaving"],
     ),
     (
+        "it looks at the workers of one provider, for a person",
+        &["selected_worker_pools_of_provider"],
+    ),
+    (
         "it takes back the time of a machine with thousands of lost runs whose end was seen late",
         &["metered_run_list_last"],
     ),

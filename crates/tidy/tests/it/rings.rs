@@ -12,7 +12,7 @@ use crate::imports::{Imports, crates};
 /// folder of the crate, with the file beside it.
 type KnownRing = (&'static str, &'static str, usize);
 
-const KNOWN: [KnownRing; 47] = [
+const KNOWN: [KnownRing; 46] = [
     ("access", "hawk", 5),
     ("access", "role", 2),
     ("backplane", "broker/", 2),

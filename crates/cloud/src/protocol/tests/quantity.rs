@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ::testing::sizes_around;
 use domain::plan::{BidRequest, MAX_BIDS};
+use domain::time::Clock as _;
 
 use super::*;
 use crate::tests::values::{TestClock, context_at};

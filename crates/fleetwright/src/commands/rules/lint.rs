@@ -12,7 +12,7 @@ use domain::configuration::{
     Compilation, Configuration, Place, Problem, ProviderCatalog, ProviderEntry, WorkerSource,
 };
 use domain::id::ProviderId;
-use rules::{Finding, RuleSet, lint};
+use rules::{Finding, IdList, RuleSet, lint, without_description};
 use serde_json::{Value, json};
 
 use super::super::{Session, provider};
@@ -26,6 +26,7 @@ use crate::output;
 const DECLARED: &str = "static";
 /// The conditions that are always set.
 const PRESENTED: [&str; 2] = ["workerType", "provider"];
+const REGION: &str = "region";
 
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
@@ -51,6 +52,8 @@ struct Report {
     findings: Vec<Finding>,
     /// Conditions that may come from unknown places of providers.
     unknown: Vec<String>,
+    /// Rules without a description: notes, because they work all the same.
+    undescribed: Vec<String>,
 }
 
 impl Arguments {
@@ -140,10 +143,14 @@ impl Report {
             problems: Vec::new(),
             findings: Vec::new(),
             unknown: Vec::new(),
+            undescribed: Vec::new(),
         };
         if source.document.is_array() {
             match source.rules() {
-                Ok(set) => report.findings = lint(&set, &[]),
+                Ok(set) => {
+                    report.findings = lint(&set, &[]);
+                    report.undescribed = without_description(&set);
+                }
                 Err(failure) => report
                     .problems
                     .extend(failure.message.lines().map(str::to_owned)),
@@ -167,6 +174,7 @@ impl Report {
             }
         };
         let set = configuration.rules.clone();
+        self.undescribed = without_description(&set);
         if !has_places(market) {
             self.unknown = names_of_others(&set).into_iter().collect();
             self.problems.extend(misspelt_conditions(&set));
@@ -196,6 +204,21 @@ impl Report {
         for line in self.problems.iter().cloned().chain(findings) {
             output::out(&format!("{}: {line}", self.name));
         }
+        if self.has_obstacle(REGION) {
+            output::note(&format!(
+                "{}: a place without a region has its provider's name as `region`, or the one in \
+                 the provider's section of the server's configuration",
+                self.name
+            ));
+        }
+        if !self.undescribed.is_empty() {
+            output::note(&format!(
+                "{}: {} without a description: {}",
+                self.name,
+                output::counted(self.undescribed.len(), "rule"),
+                IdList(&self.undescribed)
+            ));
+        }
         if !self.unknown.is_empty() {
             output::note(&format!(
                 "{}: conditions with unknown places: {}. Rules that never match are not \
@@ -206,12 +229,20 @@ impl Report {
         }
     }
 
+    /// Whether a rule never applies because of this condition.
+    fn has_obstacle(&self, condition: &str) -> bool {
+        let paths = self.findings.iter().flat_map(Finding::obstacles);
+        let mut last = paths.filter_map(|obstacle| obstacle.path.rsplit('/').next());
+        last.any(|last| last == condition)
+    }
+
     fn to_json(&self) -> Value {
         json!({
             "name": self.name,
             "problems": self.problems,
             "findings": self.findings,
             "unknownConditions": self.unknown,
+            "rulesWithoutDescription": self.undescribed,
         })
     }
 }
@@ -342,6 +373,24 @@ mod tests {
                 .is_empty()
         );
         assert_eq!(report(document, known()).problems.len(), 1);
+    }
+
+    #[test]
+    fn a_place_without_a_region_has_the_name_of_its_provider() {
+        let racks = || market(places(&json!({"ec2": []})).unwrap());
+        let fits = report(configuration(in_region("ec2")), racks());
+        assert!(fits.findings.is_empty(), "{:?}", fits.findings);
+        let other = report(configuration(in_region("us-west-2")), racks());
+        assert!(other.has_obstacle(REGION), "{:?}", other.findings);
+        let line = other.findings[0].to_string();
+        assert!(line.contains("/conditions/region is \"ec2\""), "{line}");
+    }
+
+    #[test]
+    fn a_missing_description_is_a_note_and_not_a_finding() {
+        let report = report(configuration(in_region("us-east-1")), known());
+        assert_eq!(report.undescribed, ["basics", "r"]);
+        assert!(report.findings.is_empty() && report.problems.is_empty());
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Overrides: pauses and limits that hold for a time.
 
-use access::scope::Params;
+use std::str::FromStr as _;
+
 use domain::Version;
 use domain::audit::EntityType;
+use domain::configuration::WorkerType;
 use domain::id::{ClientId, LaunchConfigId, OverrideId, PoolId};
 use domain::overrides::{BadOverride, Effect, Override, Target};
 use domain::time::Timestamp;
@@ -10,6 +12,7 @@ use engine::overrides::{self, OverrideError};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::selected_workers::pool_params;
 use crate::api::{
     call::Call,
     error::ApiError,
@@ -22,6 +25,8 @@ use crate::api::{
 struct OverrideBody {
     worker_pool_id: Option<String>,
     launch_config_id: Option<String>,
+    worker_type: Option<String>,
+    worker_configuration_id: Option<String>,
     provider_id: Option<String>,
     region: Option<String>,
     #[serde(default)]
@@ -42,23 +47,28 @@ struct PauseBody {
 
 impl OverrideBody {
     fn target(&self) -> Result<Target, ApiError> {
+        let worker_type = self.worker_type.as_deref().map(WorkerType::from_str);
         let named = (
             &self.worker_pool_id,
+            worker_type.transpose()?,
             &self.launch_config_id,
+            &self.worker_configuration_id,
             &self.provider_id,
             &self.region,
         );
         Ok(match named {
-            (Some(pool), None, None, None) => Target::Pool(pool.parse()?),
-            (Some(pool), Some(config), None, None) => {
+            (Some(pool), None, None, None, None, None) => Target::Pool(pool.parse()?),
+            (None, Some(name), None, None, None, None) => Target::Pool(name.pool_id().clone()),
+            (Some(pool), None, Some(config), None, None, None) => {
                 Target::LaunchConfig(pool.parse()?, config.parse()?)
             }
-            (None, None, Some(provider), None) => Target::Provider(provider.parse()?),
-            (None, None, None, Some(region)) => Target::Region(region.parse()?),
+            (None, None, None, Some(id), None, None) => Target::Configuration(id.parse()?),
+            (None, None, None, None, Some(provider), None) => Target::Provider(provider.parse()?),
+            (None, None, None, None, None, Some(region)) => Target::Region(region.parse()?),
             _ => {
                 let text = "An override has one target: give `workerPoolId` (with \
-                            `launchConfigId` for one of its launch configs), `providerId` or \
-                            `region`";
+                            `launchConfigId` for one of its launch configs), `workerType`, \
+                            `workerConfigurationId`, `providerId` or `region`";
                 return Err(ApiError::input(text));
             }
         })
@@ -85,7 +95,7 @@ impl OverrideBody {
 pub(super) async fn set(mut call: Call) -> Result<Reply, ApiError> {
     let (id, body) = (call.id("overrideId")?, call.body::<OverrideBody>()?);
     let (target, effect) = (body.target()?, body.effect()?);
-    call.authorize(params(&call, &id, &target)).await?;
+    authorize(&mut call, &id, &target).await?;
     let asked = asked(&call, id, target, effect, (body.reason, &body.until))?;
     put(call, asked).await
 }
@@ -96,7 +106,7 @@ pub(super) async fn pause_launch_config(mut call: Call) -> Result<Reply, ApiErro
     let body = call.body::<PauseBody>()?;
     let id = Target::pause_id(&pool_id, &config_id);
     let target = Target::LaunchConfig(pool_id, config_id);
-    call.authorize(params(&call, &id, &target)).await?;
+    authorize(&mut call, &id, &target).await?;
     let asked = asked(&call, id, target, Effect::Pause, (body.reason, &body.until))?;
     put(call, asked).await
 }
@@ -109,7 +119,7 @@ pub(super) async fn resume_launch_config(mut call: Call) -> Result<Reply, ApiErr
          overrides that pause it"
     );
     let target = Target::LaunchConfig(pool_id, config_id);
-    call.authorize(params(&call, &id, &target)).await?;
+    authorize(&mut call, &id, &target).await?;
     let found = load(&call, &id)
         .await?
         .filter(|given| given.is_in_force(call.now));
@@ -120,7 +130,7 @@ pub(super) async fn resume_launch_config(mut call: Call) -> Result<Reply, ApiErr
 pub(super) async fn remove(mut call: Call) -> Result<Reply, ApiError> {
     let id = call.id("overrideId")?;
     let given = load(&call, &id).await?.ok_or_else(no_such_override)?;
-    call.authorize(params(&call, &id, &given.target)).await?;
+    authorize(&mut call, &id, &given.target).await?;
     take_away(call, given).await
 }
 
@@ -151,21 +161,26 @@ async fn load(call: &Call, id: &OverrideId) -> Result<Option<Override>, ApiError
     read.await
 }
 
-/// The parameters of a change's scopes.
-fn params(call: &Call, id: &OverrideId, target: &Target) -> Params {
+/// Checks the scopes of a change.
+async fn authorize(call: &mut Call, id: &OverrideId, target: &Target) -> Result<(), ApiError> {
     let params = call.url_params().text("overrideId", id.as_str());
-    let flags = |params: Params, is_pool, is_provider| {
+    let flags = |is_pool, is_configuration, is_provider| {
         params
             .flag("ofWorkerPool", is_pool)
+            .flag("ofConfiguration", is_configuration)
             .flag("ofProvider", is_provider)
     };
-    match target {
+    let params = match target {
         Target::Pool(id) | Target::LaunchConfig(id, _) => {
-            flags(params, true, false).text("workerPoolId", id.as_str())
+            pool_params(call, flags(true, false, false), id).await?
         }
-        Target::Provider(id) => flags(params, false, true).text("providerId", id.as_str()),
-        Target::Region(id) => flags(params, false, false).text("region", id.as_str()),
-    }
+        Target::Configuration(id) => {
+            flags(false, true, false).text("workerConfigurationId", id.as_str())
+        }
+        Target::Provider(id) => flags(false, false, true).text("providerId", id.as_str()),
+        Target::Region(id) => flags(false, false, false).text("region", id.as_str()),
+    };
+    call.authorize(params).await
 }
 
 fn asked(
@@ -234,6 +249,7 @@ fn shown(given: &Override, now: Timestamp) -> Value {
             reply["workerPoolId"] = json!(pool_id.as_str());
             reply["launchConfigId"] = json!(id.as_str());
         }
+        Target::Configuration(id) => reply["workerConfigurationId"] = json!(id.as_str()),
         Target::Provider(id) => reply["providerId"] = json!(id.as_str()),
         Target::Region(id) => reply["region"] = json!(id.as_str()),
     }

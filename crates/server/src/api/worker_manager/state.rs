@@ -2,6 +2,8 @@
 
 mod table;
 
+use access::scope::Params;
+use domain::configuration::WorkerType;
 use domain::id::{ConfigurationId, PoolId, TaskId, WorkerKey};
 use domain::run_outcome::{OutcomeCounts, RunOutcome, Window};
 use domain::time::Timestamp;
@@ -20,9 +22,6 @@ use crate::api::{
 };
 
 pub(in crate::api) use table::ENDPOINTS as STATES;
-
-/// The reserved provisioner of RFC 124: worker types without a provisioner belong to it.
-const PROVISIONER: &str = "worker-manager";
 
 /// The order of lists: newest first, then by task and run.
 type Cursor = (i64, String, u32);
@@ -48,8 +47,12 @@ pub(super) async fn of_pool(call: Call) -> Result<Reply, ApiError> {
     of_pool_named(call, pool_id).await
 }
 
-pub(super) async fn of_worker_type(call: Call) -> Result<Reply, ApiError> {
-    let pool_id = format!("{PROVISIONER}/{}", call.parameter("workerType")).parse()?;
+/// A worker type of a pool made by hand has the id of its pool as its name.
+pub(super) async fn of_worker_type(mut call: Call) -> Result<Reply, ApiError> {
+    let worker_type: WorkerType = call.id("workerTypeId")?;
+    let pool_id = worker_type.pool_id().clone();
+    let params = Params::new().text("workerPoolId", pool_id.as_str());
+    call.authorize(params).await?;
     of_pool_named(call, pool_id).await
 }
 

@@ -1,6 +1,6 @@
 //! The worker manager's endpoints, in the order in which they are declared.
 
-use access::scope::Template::{self, AllOf, If, Scope};
+use access::scope::Template::{self, AllOf, AnyOf, If, Scope};
 use contract::patterns::{DIGITS, ERROR_ID_QUERY, LAUNCH_CONFIG_ID_QUERY};
 
 use super::{
@@ -34,11 +34,22 @@ const OVERRIDE: &[Template] = &[
     Scope("worker-manager:manage-override:<overrideId>"),
     If {
         condition: "ofWorkerPool",
-        then: &Scope("worker-manager:manage-worker-pool:<workerPoolId>"),
+        then: &If {
+            condition: "ofWorkerType",
+            then: &AnyOf(&[
+                Scope("worker-manager:manage-worker-pool:<workerPoolId>"),
+                Scope("worker-manager:manage-worker-type:<workerType>"),
+            ]),
+            otherwise: &Scope("worker-manager:manage-worker-pool:<workerPoolId>"),
+        },
         otherwise: &If {
-            condition: "ofProvider",
-            then: &Scope("worker-manager:provider:<providerId>"),
-            otherwise: &Scope("worker-manager:region:<region>"),
+            condition: "ofConfiguration",
+            then: &Scope("worker-manager:manage-worker-configuration:<workerConfigurationId>"),
+            otherwise: &If {
+                condition: "ofProvider",
+                then: &Scope("worker-manager:provider:<providerId>"),
+                otherwise: &Scope("worker-manager:region:<region>"),
+            },
         },
     },
 ];
@@ -428,8 +439,9 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
         .scopes(AllOf(OVERRIDE))
         .about(OVERRIDES, "Set an override")
         .describe(
-            "Pauses launches of a worker pool, a launch config, a provider or a region for a time, \
-             or gives a worker pool other limits. An override has a reason and an end, and ends by \
+            "Pauses launches of a worker pool (also named by its worker type), a launch config, a \
+             worker configuration, a provider or a region for a time, or gives a worker pool other \
+             limits. An override has a reason and an end, and ends by \
              itself. The same request again changes nothing; another reason, effect or end changes \
              the override. Its target cannot be changed.",
         ),

@@ -1,12 +1,14 @@
-//! Records the outcomes of runs in another deployment's queue, from its broker.
+//! Records the outcomes of runs in another deployment's queue, and the first claims of workers, from
+//! its broker.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use backplane::{Binding, Broker, BrokerError, Inbox};
-use domain::run_outcome::OUTCOME_EXCHANGES;
+use domain::run_outcome::{CLAIM_EXCHANGE, OUTCOME_EXCHANGES};
 use domain::task::MAX_RUNS;
 use engine::Engine;
+use engine::fleet::note_first_claims;
 use serde_json::Value;
 use store::StoreError;
 
@@ -65,8 +67,11 @@ impl OutsideOutcomes {
                 break;
             }
             let bodies = Arc::new(std::mem::take(&mut taken.bodies));
-            let noting = self.engine.store.write("outcomes_note", move |tx| {
-                note(tx, bodies.iter().map(Vec::as_slice))
+            let now = self.engine.clock.now();
+            let noting = self.engine.change("outcomes_note", now, move |change| {
+                let mut noted = note(change.tx, bodies.iter().map(Vec::as_slice))?;
+                note_first_claims(change, std::mem::take(&mut noted.claims))?;
+                Ok::<_, StoreError>(noted)
             });
             let noted = noting.await?;
             taken.acknowledge().await?;
@@ -135,13 +140,14 @@ fn own_name(engine: &Engine) -> String {
 /// Of pending runs, only those after the first of a task imply the outcome of another run.
 fn bindings() -> Vec<Binding> {
     let [resolved @ .., pending] = OUTCOME_EXCHANGES;
-    let resolved = resolved.iter().map(|exchange| Binding {
-        exchange: (*exchange).to_owned(),
+    let all = resolved.iter().copied().chain([CLAIM_EXCHANGE]);
+    let all = all.map(|exchange| Binding {
+        exchange: exchange.to_owned(),
         pattern: "primary.#".to_owned(),
     });
     let further = (1..MAX_RUNS).map(|run_id| Binding {
         exchange: pending.to_owned(),
         pattern: format!("primary.*.{run_id}.#"),
     });
-    resolved.chain(further).collect()
+    all.chain(further).collect()
 }

@@ -34,14 +34,18 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
     on(
         "workerTypeState",
         Get,
-        "/worker-state/worker-type/<workerType>",
+        "/worker-state/worker-type/<workerTypeId>",
     )
     .runs(|call| Box::pin(super::of_worker_type(call)))
+    .wildcard("workerTypeId")
     .query(PAGING)
     .output("worker-pool-state.json")
-    .scope("worker-manager:get-worker-state:worker-manager/<workerType>")
+    .scope("worker-manager:get-worker-state:<workerPoolId>")
     .about(STATE, "List the last task runs of a worker type")
-    .describe("The same as `workerPoolState` of the pool `worker-manager/<workerType>`."),
+    .describe(
+        "The same as `workerPoolState` of the worker type's pool: `worker-manager/<name>` for a \
+             name of a worker configuration, or else the pool with this id.",
+    ),
     on(
         "workerConfigurationState",
         Get,
