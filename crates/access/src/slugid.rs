@@ -44,9 +44,21 @@ pub fn is_slugid(text: &str) -> bool {
             })
 }
 
+/// The slugid of these bytes, for names that follow from a digest.
+pub fn of_bytes(bytes: [u8; 16]) -> String {
+    let mut bytes = marked(bytes);
+    bytes[0] &= 0x7f;
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
 fn uuid_bytes(rng: &mut dyn Rng) -> [u8; 16] {
     let mut bytes = [0; 16];
     rng.fill_bytes(&mut bytes);
+    marked(bytes)
+}
+
+/// With the version and variant bits of a v4 UUID.
+fn marked(mut bytes: [u8; 16]) -> [u8; 16] {
     bytes[6] = (bytes[6] & 0x0f) | 0x40;
     bytes[8] = (bytes[8] & 0x3f) | 0x80;
     bytes
@@ -66,6 +78,10 @@ mod tests {
             assert!(is_slugid(&v4(&mut rng)));
             let nice = nice(&mut rng);
             assert!(is_slugid(&nice) && !nice.starts_with(['-', '_']), "{nice}");
+        }
+        for byte in 0..=u8::MAX {
+            let of_bytes = of_bytes([byte; 16]);
+            assert!(is_slugid(&of_bytes), "{of_bytes}");
         }
     }
 

@@ -13,6 +13,7 @@ mod identity;
 mod identity_keys;
 mod image_responses;
 mod images;
+mod instance_types;
 mod launch;
 mod list_prices;
 mod machines;
@@ -157,7 +158,7 @@ impl AwsProvider {
     }
 
     /// A pool that names a region outside the provider's regions would never get a worker.
-    fn check_regions(&self, config: &Value) -> Result<(), Invalid> {
+    fn check_launch_configs(&self, config: &Value) -> Result<(), Invalid> {
         let launch_configs = config["launchConfigs"].as_array();
         let mut problems = Vec::new();
         for (index, one) in launch_configs.into_iter().flatten().enumerate() {
@@ -171,6 +172,7 @@ impl AwsProvider {
                     ),
                 });
             }
+            problems.extend(instance_types::problems(index, one));
         }
         refuse_if_any(SCHEMA, problems)
     }
@@ -184,7 +186,7 @@ impl Provider for AwsProvider {
 
     fn validate(&self, config: &mut Value) -> Result<(), Invalid> {
         self.schemas.validate(SCHEMA, config)?;
-        self.check_regions(config)
+        self.check_launch_configs(config)
     }
 
     /// Asks for the regions, which also shows whether our credentials work. Then asks for their

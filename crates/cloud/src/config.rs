@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
+use crate::panic_guard::build_or_fail;
 use crate::{
     AwsConfig, AwsProvider, ExecProvider, ExecSettings, ExternalProvider, ExternalSettings,
     FakeCloud, FakeSettings, LocalProvider, LocalSettings, Provider, ProviderContext,
@@ -47,7 +48,23 @@ impl ProviderConfig {
         }
     }
 
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Static(_) => "static",
+            Self::Fake(_) => "fake",
+            Self::Local(_) => "local",
+            Self::External(_) => "external",
+            Self::Exec(_) => "exec",
+            Self::Aws(_) => "aws",
+        }
+    }
+
+    /// A provider whose constructor panics is there, and out of service.
     pub fn build(&self, context: ProviderContext) -> Arc<dyn Provider> {
+        build_or_fail(self.kind(), || self.construct(context))
+    }
+
+    fn construct(&self, context: ProviderContext) -> Arc<dyn Provider> {
         match self.clone() {
             Self::Static(settings) => Arc::new(StaticProvider::new(
                 context.schemas,

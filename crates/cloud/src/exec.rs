@@ -229,7 +229,12 @@ impl Transport for Program {
             | Operation::UploadImage
             | Operation::FindImage
             | Operation::DeleteImage
-            | Operation::OwnedImages => &self.calls,
+            | Operation::OwnedImages
+            | Operation::CreateWorker
+            | Operation::UpdateWorker
+            | Operation::PreparePool
+            | Operation::ReleasePool
+            | Operation::Terminate => &self.calls,
         };
         let until = Instant::now() + limit;
         let permit = tokio::time::timeout_at(until, permits.acquire()).await;

@@ -5,10 +5,12 @@
 //! given clock, so nothing here waits by itself. Tests script it with [`LaunchOutcome`], the
 //! outcome of one launch call, and with methods of [`FakeCloud`].
 
+mod bids;
 mod bill;
 mod images;
 mod inventory;
 mod outcome;
+mod pools;
 mod script;
 #[cfg(test)]
 mod tests;
@@ -19,10 +21,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use access::Secret;
 use async_trait::async_trait;
 use contract::{Invalid, Schemas};
-use domain::id::{LaunchToken, WorkerGroup, WorkerKey};
+use domain::id::{LaunchToken, PoolId, WorkerGroup, WorkerKey};
 use domain::launch::{self, Cause};
 use domain::launch_config::LaunchConfig;
-use domain::plan::Bid;
+use domain::plan::{Bid, BidRequest, Bids};
+use domain::pool::Pool;
 use domain::time::{SECOND_MS, Timestamp};
 use domain::worker::Worker;
 use serde::Deserialize;
@@ -39,8 +42,8 @@ use crate::identity::Tokens;
 use crate::place::{self, Fills, Place, PlacesUnknown};
 use crate::{
     CloudError, IdentityClaim, ImageTarget, LaunchError, LaunchOrder, LaunchedMachine, Machines,
-    OwnedMachine, OwnedPage, Proof, Provider, ProviderContext, Region, Sighting, Verification,
-    VerifyError,
+    OwnedMachine, OwnedPage, PoolResourceMaker, Proof, Provider, ProviderContext, Region, Sighting,
+    Verification, VerifyError,
 };
 
 /// Workers that one `look` takes.
@@ -190,7 +193,11 @@ impl FakeCloud {
         number: u32,
     ) -> Option<Machine> {
         let keys = self.keys(order.launch_config);
-        if self.room(state, order.launch_config, &keys) == Some(0) {
+        let kind = bids::ordered_kind(order);
+        let left = kind
+            .as_ref()
+            .and_then(|kind| kind.left(state, &order.launch_config.id));
+        if self.room(state, order.launch_config, &keys) == Some(0) || left == Some(0) {
             return None;
         }
         let key = WorkerKey {
@@ -205,7 +212,12 @@ impl FakeCloud {
         machine.launch_config_id = Some(order.launch_config.id.clone());
         let image = keys.image.as_deref().and_then(|it| state.images.get(it));
         let defect = image.map(|image| image.defect).unwrap_or_default();
-        let boot_ms = keys.boot_ms.saturating_add(defect.slower_boot_ms);
+        let boot_ms = kind
+            .as_ref()
+            .and_then(|kind| kind.boot_ms)
+            .unwrap_or(keys.boot_ms);
+        let boot_ms = boot_ms.saturating_add(defect.slower_boot_ms);
+        machine.kind = kind.map(|kind| kind.name);
         machine.up = (!defect.never_registers).then(|| now.plus_millis(boot_ms));
         machine.image = keys.image;
         Some(machine)
@@ -246,6 +258,9 @@ impl FakeCloud {
             | LaunchOutcome::Dying(_) => u32::MAX,
         };
         self.check_image(state, order)?;
+        if let Some(why) = state.groups.refusal(&order.pool.id, order.pool_data) {
+            return Err(refused(Cause::Configuration, &why));
+        }
         let mut n_made = 0;
         for number in 0..order.machines.min(limit) {
             let Some(mut machine) = self.make_machine(state, order, number) else {
@@ -304,17 +319,48 @@ impl Provider for FakeCloud {
     fn images(&self) -> Option<&dyn ImageTarget> {
         Some(self)
     }
+
+    async fn terminate(&self) -> Result<(), CloudError> {
+        self.state().begin(Call::Terminate)
+    }
+
+    fn pool_resources(&self) -> Option<&dyn PoolResourceMaker> {
+        let needed = self.state().groups.are_needed;
+        needed.then_some(self as &dyn PoolResourceMaker)
+    }
+}
+
+#[async_trait]
+impl PoolResourceMaker for FakeCloud {
+    async fn prepare_pool(&self, pool: &Pool, _data: &Value) -> Result<Value, CloudError> {
+        let mut state = self.state();
+        state.begin(Call::PreparePool)?;
+        state.groups.make(&pool.id)
+    }
+
+    async fn release_pool(&self, pool_id: &PoolId, _data: &Value) -> Result<(), CloudError> {
+        let mut state = self.state();
+        state.begin(Call::ReleasePool)?;
+        let n_live = state.inventory.live_of_pool(pool_id);
+        state.groups.remove(pool_id, n_live)
+    }
 }
 
 #[async_trait]
 impl Machines for FakeCloud {
-    fn bid(&self, config: &LaunchConfig, _now: Timestamp) -> Result<Bid, String> {
-        let (state, keys) = (self.state(), self.keys(config));
+    fn bids(&self, config: &LaunchConfig, request: Option<&BidRequest>, _now: Timestamp) -> Bids {
+        let (mut state, keys) = (self.state(), self.keys(config));
+        if let Some(request) = request {
+            state.requests.insert(config.id.to_string(), *request);
+        }
         if let Some(refusal) = state.refused_bids.get(config.id.as_str()) {
             return Err(refusal.clone());
         }
         if let Some(scripted) = state.bids.get(config.id.as_str()) {
             return Ok(scripted.clone());
+        }
+        if let Some(kinds) = bids::kinds(config) {
+            return Ok(self.bids_for_kinds(&state, config, &keys, &kinds));
         }
         let scripted = state.prices.get(config.id.as_str()).copied();
         let mut bid = Bid::plain(keys.group.to_string());
@@ -322,7 +368,7 @@ impl Machines for FakeCloud {
         bid.price = scripted.or(keys.price);
         bid.reliability = keys.reliability;
         bid.ready_ms = (keys.boot_ms > 0).then_some(keys.boot_ms);
-        Ok(bid)
+        Ok(vec![bid])
     }
 
     async fn refresh(&self) -> Result<(), CloudError> {

@@ -116,6 +116,7 @@ mod tests {
         let claim = IdentityClaim {
             pool: &pool,
             worker: &worker,
+            launch_config: None,
             proof,
             now: now(),
         };

@@ -2,6 +2,7 @@
 #![doc = include_str!("../README.md")]
 
 mod aws;
+mod cloud_error;
 mod config;
 mod context;
 mod cost;
@@ -13,7 +14,9 @@ mod identity;
 pub mod image;
 mod local;
 mod null;
+mod panic_guard;
 mod place;
+mod pool_resources;
 mod protocol;
 mod provider;
 mod providers;
@@ -24,8 +27,10 @@ mod stderr;
 mod strategy_client;
 #[cfg(test)]
 mod tests;
+mod worker_creator;
 
 pub use aws::{AwsConfig, AwsProvider, BadAwsConfig};
+pub use cloud_error::CloudError;
 pub use config::ProviderConfig;
 pub use context::ProviderContext;
 pub use cost::CostPerHour;
@@ -48,12 +53,14 @@ pub(crate) use image::{check_format, hex, sha256_of};
 pub use local::{LocalProvider, LocalSettings};
 pub use null::NullProvider;
 pub use place::{BadPlaces, Fills, MAX_CONDITIONS, MAX_PLACES, Place, PlacesUnknown};
+pub use pool_resources::PoolResourceMaker;
 pub use provider::{
-    CloudError, DeclarationError, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine,
-    MAX_OWNED_PAGES, MachineListing, Machines, OwnedMachine, OwnedPage, Proof, ProofRefused,
-    Provider, SetupError, ValidateError, Verification, VerifyError, WorkerDeclarer,
+    DeclarationError, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine, MAX_OWNED_PAGES,
+    MachineListing, Machines, OwnedMachine, OwnedPage, Proof, ProofRefused, Provider, SetupError,
+    ValidateError, Verification, VerifyError, WorkerDeclarer,
 };
 pub use providers::{ProviderUnavailable, Providers};
 pub use region::Region;
 pub use static_provider::{StaticProvider, StaticSettings};
 pub use strategy_client::{AskError, StrategyClient, StrategyContext, StrategySettings};
+pub use worker_creator::{WorkerCreator, WorkerOrder};

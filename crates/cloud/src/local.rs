@@ -21,7 +21,7 @@ use async_trait::async_trait;
 use contract::Invalid;
 use domain::id::{LaunchToken, WorkerKey};
 use domain::launch_config::LaunchConfig;
-use domain::plan::Bid;
+use domain::plan::{Bid, BidRequest, Bids};
 use domain::time::Timestamp;
 use domain::worker::Worker;
 use serde::Deserialize;
@@ -117,11 +117,11 @@ impl Machines for LocalProvider {
         Some(self.0.max_machines.into())
     }
 
-    fn bid(&self, _config: &LaunchConfig, _now: Timestamp) -> Result<Bid, String> {
-        Ok(Bid {
+    fn bids(&self, _config: &LaunchConfig, _request: Option<&BidRequest>, _now: Timestamp) -> Bids {
+        Ok(vec![Bid {
             price: self.0.cost.price(),
             ..Bid::plain(self.0.group.to_string())
-        })
+        }])
     }
 
     async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<LaunchedMachine>, LaunchError> {

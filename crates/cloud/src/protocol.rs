@@ -10,6 +10,7 @@ mod messages;
 #[cfg(test)]
 mod tests;
 mod transport;
+mod workers;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -19,7 +20,7 @@ use contract::{Invalid, Problem};
 use domain::id::{LaunchToken, WorkerGroup, WorkerKey};
 use domain::launch::{self, Cause};
 use domain::launch_config::LaunchConfig;
-use domain::plan::Bid;
+use domain::plan::{BidRequest, Bids};
 use domain::text::one_line;
 use domain::time::{MINUTE_MS, Timestamp};
 use domain::worker::Worker;
@@ -28,8 +29,8 @@ use serde_json::{Value, json};
 
 use self::bids::BidCache;
 use self::messages::{
-    ConfigCheck, Description, ErrorBody, LookResponse, MachinesResponse, SightingBody,
-    VerifyResponse, read,
+    ConfigCheck, Description, ErrorBody, LookResponse, MachinesResponse, OptionalOperation,
+    SightingBody, VerifyResponse, read,
 };
 pub(crate) use self::transport::{Answer, Failure, MAX_ANSWER_BYTES, Operation, Transport};
 use crate::identity::{Tokens, refuse, register_once};
@@ -37,11 +38,14 @@ use crate::place::{self, Fills, Place, PlacesUnknown};
 use crate::provider::refuse_if_any;
 use crate::{
     CloudError, IdentityClaim, ImageTarget, LaunchError, LaunchOrder, LaunchedMachine, Machines,
-    OwnedPage, Proof, Provider, ProviderContext, Region, SetupError, Sighting, ValidateError,
-    Verification, VerifyError,
+    OwnedPage, PoolResourceMaker, Proof, Provider, ProviderContext, Region, SetupError, Sighting,
+    ValidateError, Verification, VerifyError, WorkerCreator,
 };
 
-const VERSION: u32 = 1;
+/// The version of `setup`, and of all requests to a provider that names no other.
+const FIRST_VERSION: u32 = 1;
+/// From this version on, providers bid for a quantity.
+const QUANTITY_VERSION: u32 = 2;
 /// Workers that one `look` takes until the provider sets its own limit.
 const DEFAULT_LOOK_BATCH: usize = 100;
 /// A description is refreshed after this time. A little shorter than the time from one refresh to
@@ -72,11 +76,13 @@ impl<C: Transport> ProtocolProvider<C> {
             transport,
             bids: BidCache::default(),
             description: Mutex::new(Description {
+                version: FIRST_VERSION,
                 look_batch: DEFAULT_LOOK_BATCH,
                 max_machines: None,
                 places: Vec::new(),
                 fills: Fills::new(),
                 images: None,
+                operations: Vec::new(),
                 error: None,
             }),
             described: Mutex::default(),
@@ -87,6 +93,11 @@ impl<C: Transport> ProtocolProvider<C> {
         self.description
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether requests for bids say how much is needed.
+    fn bids_for_quantity(&self) -> bool {
+        self.description().version >= QUANTITY_VERSION
     }
 
     fn described(&self) -> MutexGuard<'_, Option<i64>> {
@@ -156,7 +167,11 @@ impl<C: Transport> ProtocolProvider<C> {
         operation: Operation,
         mut question: Value,
     ) -> Result<(Value, Option<String>), Failure> {
-        question["version"] = json!(VERSION);
+        let version = match operation == Operation::Setup {
+            true => FIRST_VERSION,
+            false => self.description().version,
+        };
+        question["version"] = json!(version);
         question["deployment"] = json!(self.context.root_url);
         question["providerId"] = json!(self.context.id.as_str());
         let answer = self
@@ -348,6 +363,28 @@ impl<C: Transport> Provider for ProtocolProvider<C> {
         Some(self)
     }
 
+    async fn terminate(&self) -> Result<(), CloudError> {
+        if self.knows(OptionalOperation::Terminate) {
+            let _: Value = self.ask(Operation::Terminate, json!({})).await?;
+        }
+        Ok(())
+    }
+
+    fn creator(&self) -> Option<&dyn WorkerCreator> {
+        let creates = self.knows(OptionalOperation::CreateWorker);
+        creates.then_some(self as &dyn WorkerCreator)
+    }
+
+    /// A provider that makes resources for pools also removes them.
+    fn pool_resources(&self) -> Option<&dyn PoolResourceMaker> {
+        let both = [
+            OptionalOperation::PreparePool,
+            OptionalOperation::ReleasePool,
+        ];
+        let makes = both.into_iter().all(|operation| self.knows(operation));
+        makes.then_some(self as &dyn PoolResourceMaker)
+    }
+
     fn images(&self) -> Option<&dyn ImageTarget> {
         let has_images = self.description().images.is_some();
         has_images.then_some(self as &dyn ImageTarget)
@@ -360,8 +397,9 @@ impl<C: Transport> Machines for ProtocolProvider<C> {
         self.description().max_machines
     }
 
-    fn bid(&self, config: &LaunchConfig, now: Timestamp) -> Result<Bid, String> {
-        self.bids.bid(&self.context.id, config, now)
+    fn bids(&self, config: &LaunchConfig, request: Option<&BidRequest>, now: Timestamp) -> Bids {
+        let request = request.filter(|_| self.bids_for_quantity());
+        self.bids.bids(&self.context.id, config, request, now)
     }
 
     fn wants_refresh(&self) -> bool {
@@ -387,6 +425,7 @@ impl<C: Transport> Machines for ProtocolProvider<C> {
         if let Some(max_price) = order.max_price {
             question["maxPrice"] = json!(max_price);
         }
+        messages::add_pool_data(&mut question, order.pool_data);
         // Providers that send no data with their bids may refuse members that they do not know.
         if !order.bid_data.is_empty() {
             question["bid"] = json!({"data": order.bid_data});

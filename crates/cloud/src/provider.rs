@@ -9,16 +9,17 @@ use domain::id::{LaunchToken, PoolId, WorkerGroup, WorkerId, WorkerKey};
 use domain::launch::Cause;
 use domain::launch_config::LaunchConfig;
 use domain::lifecycle;
-use domain::plan::Bid;
+use domain::plan::{Bid, BidRequest, Bids};
 use domain::pool::Pool;
 use domain::time::Timestamp;
 use domain::worker::{Terms, Worker};
 use futures_util::stream::{self, StreamExt as _};
 use serde_json::{Map, Value, json};
 
+use crate::cloud_error::CloudError;
 use crate::place::{Fills, Place, PlacesUnknown};
 use crate::region::Region;
-use crate::{ImageTarget, Sighting};
+use crate::{ImageTarget, PoolResourceMaker, Sighting, WorkerCreator};
 
 /// Pages of a list of machines at most: a longer list is treated as endless.
 pub const MAX_OWNED_PAGES: usize = 1_000;
@@ -50,6 +51,12 @@ pub trait Provider: Send + Sync {
         Ok(())
     }
 
+    /// Called once when a process that launched machines stops in an orderly way. Processes often
+    /// stop in another way, so no cleaning may depend on it.
+    async fn terminate(&self) -> Result<(), CloudError> {
+        Ok(())
+    }
+
     /// Verifies that the caller is the worker that it claims to be. An outage is not a refusal.
     async fn verify(&self, claim: &IdentityClaim<'_>) -> Result<Verification, VerifyError>;
 
@@ -75,6 +82,16 @@ pub trait Provider: Send + Sync {
         None
     }
 
+    /// For providers with machines that also make single workers when people ask for them.
+    fn creator(&self) -> Option<&dyn WorkerCreator> {
+        None
+    }
+
+    /// For providers that keep resources for each pool.
+    fn pool_resources(&self) -> Option<&dyn PoolResourceMaker> {
+        None
+    }
+
     /// For providers that make machines.
     fn machines(&self) -> Option<&dyn Machines> {
         None
@@ -94,9 +111,19 @@ pub trait Machines: Send + Sync {
         None
     }
 
-    /// The bid for one machine of this launch config, from memory; or why there is none.
-    fn bid(&self, _config: &LaunchConfig, _now: Timestamp) -> Result<Bid, String> {
-        Ok(Bid::plain(String::new()))
+    /// The bids for machines of this launch config, from memory; or why there is none. They are
+    /// alternatives, and may be combined. `request`: the need of the pool, for providers that bid by
+    /// quantity; `None` only looks, and leaves the last request valid.
+    fn bids(&self, _config: &LaunchConfig, _request: Option<&BidRequest>, _now: Timestamp) -> Bids {
+        Ok(vec![Bid::plain(String::new())])
+    }
+
+    /// The first bid for this launch config, for people.
+    fn first_bid(&self, config: &LaunchConfig, now: Timestamp) -> Result<Bid, String> {
+        let bids = self.bids(config, None, now)?;
+        bids.into_iter()
+            .next()
+            .ok_or_else(|| "its provider makes no bid for it now".to_owned())
     }
 
     /// Whether bids need data that only `refresh` gets, so that it should be called soon.
@@ -112,7 +139,7 @@ pub trait Machines: Send + Sync {
         None
     }
 
-    /// Updates the data of `bid` and `places`, for example prices. Called now and then. Places
+    /// Updates the data of `bids` and `places`, for example prices. Called now and then. Places
     /// that cannot be updated stay and are logged once by the provider: the error is about bids.
     async fn refresh(&self) -> Result<(), CloudError> {
         Ok(())
@@ -238,6 +265,8 @@ pub struct LaunchOrder<'a> {
     pub price: Option<f64>,
     /// The data of the bid that won.
     pub bid_data: &'a Map<String, Value>,
+    /// The data of the pool's resources; `null`: the provider keeps none.
+    pub pool_data: &'a Value,
     /// The URL where the machines reach the server.
     pub root_url: &'a str,
     pub now: Timestamp,
@@ -313,37 +342,6 @@ impl MachineListing {
     }
 }
 
-/// A failed call to a cloud. The variants say what to do next.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CloudError {
-    /// Too many calls: call less often.
-    #[error("the cloud throttles our calls: {0}")]
-    Throttled(String),
-    /// The credentials are refused: an operator must look at them.
-    #[error("the cloud does not accept our credentials: {0}")]
-    Credentials(String),
-    /// The cloud cannot be reached, does not answer in time, or fails. Try again later.
-    #[error("the cloud is unavailable: {0}")]
-    Unavailable(String),
-    /// The cloud refuses this call for good. Do not repeat it.
-    #[error("the cloud refuses the call: {0}")]
-    Refused(String),
-}
-
-impl CloudError {
-    /// The error of a call that had no effect, for this cause.
-    pub(crate) fn caused_by(cause: Cause, text: String) -> Self {
-        match cause {
-            Cause::Throttled => Self::Throttled(text),
-            Cause::Credentials => Self::Credentials(text),
-            Cause::Unavailable => Self::Unavailable(text),
-            Cause::Capacity | Cause::Quota | Cause::Configuration | Cause::Lost => {
-                Self::Refused(text)
-            }
-        }
-    }
-}
-
 /// A pool's config is invalid or cannot be checked now.
 #[derive(Debug, thiserror::Error)]
 pub enum ValidateError {
@@ -394,6 +392,8 @@ pub trait WorkerDeclarer: Send + Sync {
 pub struct IdentityClaim<'a> {
     pub pool: &'a Pool,
     pub worker: &'a Worker,
+    /// The launch config of a declared worker.
+    pub launch_config: Option<&'a LaunchConfig>,
     pub proof: &'a Proof,
     pub now: Timestamp,
 }

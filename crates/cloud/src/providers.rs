@@ -6,7 +6,8 @@ use std::time::Duration;
 use domain::id::ProviderId;
 use futures_util::future::join_all;
 
-use crate::{Machines, NullProvider, Provider, SetupError};
+use crate::panic_guard::PanicGuard;
+use crate::{CloudError, Machines, NullProvider, Provider, SetupError};
 
 struct Entry {
     id: ProviderId,
@@ -70,8 +71,8 @@ impl Providers {
             .into_iter()
             .chain([null])
             .map(|(id, provider)| Entry {
+                provider: Arc::new(PanicGuard::new(id.clone(), provider)),
                 id,
-                provider,
                 set_up: Mutex::new(Err("the set-up has not finished yet".to_owned())),
             })
             .collect();
@@ -114,6 +115,20 @@ impl Providers {
             .map(|entry| (&entry.id, entry.in_service()))
     }
 
+    /// Notifies the providers in service that this process stops, concurrently and each within the
+    /// limit. Returns those that failed, with the reason.
+    pub async fn terminate(&self, limit: Duration) -> Vec<(&ProviderId, CloudError)> {
+        let mut ends = Vec::new();
+        for (id, provider) in self.all() {
+            if let Ok(provider) = provider {
+                ends.push(terminate(id, provider, limit));
+            }
+        }
+        let ended = join_all(ends).await.into_iter();
+        let failed = ended.filter_map(|(id, ended)| Some((id, ended.err()?)));
+        failed.collect()
+    }
+
     /// Sets up the providers that are not in service, concurrently, so that none waits for another.
     /// Returns those that are in service now, and those that failed or exceeded the limit, with the
     /// reason.
@@ -140,6 +155,21 @@ impl Providers {
     }
 }
 
+async fn terminate<'a>(
+    id: &'a ProviderId,
+    provider: &Arc<dyn Provider>,
+    limit: Duration,
+) -> (&'a ProviderId, Result<(), CloudError>) {
+    let done = tokio::time::timeout(limit, provider.terminate()).await;
+    let late = |_| {
+        let seconds = limit.as_secs();
+        Err(CloudError::Unavailable(format!(
+            "no answer within {seconds} s"
+        )))
+    };
+    (id, done.unwrap_or_else(late))
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -149,7 +179,7 @@ mod tests {
     use serde_json::Value;
     use tokio::sync::Barrier;
 
-    use crate::{CloudError, IdentityClaim, ProofRefused, Verification, VerifyError};
+    use crate::{IdentityClaim, ProofRefused, Verification, VerifyError};
 
     use super::*;
 
@@ -268,6 +298,114 @@ mod tests {
             matches!(&problem, Some(ProviderUnavailable::SetupFailed { id, .. }) if *id == silent),
             "{problem:?}"
         );
+    }
+
+    /// Panics in every call that it gets.
+    struct Broken;
+
+    #[async_trait]
+    impl Provider for Broken {
+        fn kind(&self) -> &'static str {
+            "broken"
+        }
+        fn validate(&self, _config: &mut Value) -> Result<(), Invalid> {
+            panic!("no validation")
+        }
+        async fn setup(&self) -> Result<(), SetupError> {
+            panic!("no set-up")
+        }
+        async fn terminate(&self) -> Result<(), CloudError> {
+            panic!("no end")
+        }
+        async fn verify(&self, _claim: &IdentityClaim<'_>) -> Result<Verification, VerifyError> {
+            panic!("no proof")
+        }
+    }
+
+    #[tokio::test]
+    async fn a_provider_that_panics_is_named_and_disturbs_no_other() {
+        let together = Arc::new(Barrier::new(1));
+        let providers = Providers::new(vec![
+            (
+                "broken".parse().unwrap(),
+                Arc::new(Broken) as Arc<dyn Provider>,
+            ),
+            ("one".parse().unwrap(), Arc::new(Waiting(Some(together)))),
+        ]);
+        let (ready, failed) = providers.set_up_missing(LIMIT).await;
+        let ready: Vec<_> = ready.into_iter().map(ProviderId::as_str).collect();
+        assert_eq!(ready, ["one", "null-provider"]);
+        assert_eq!(
+            failed[0].1.to_string(),
+            "the code of provider broken panicked in setup: no set-up"
+        );
+        let broken = &providers.entries[0].provider;
+        let invalid = broken.validate(&mut Value::Null).unwrap_err();
+        assert_eq!(
+            invalid.problems[0].message,
+            "the code of provider broken panicked in validate: no validation"
+        );
+        let ended = broken.terminate().await.unwrap_err();
+        assert!(ended.to_string().ends_with("panicked in terminate: no end"));
+        // It is out of service, so it does not hear that the process stops.
+        assert!(providers.terminate(LIMIT).await.is_empty());
+    }
+
+    /// Its end never comes, or comes late.
+    struct Endless;
+
+    #[async_trait]
+    impl Provider for Endless {
+        fn kind(&self) -> &'static str {
+            "endless"
+        }
+        fn validate(&self, _config: &mut Value) -> Result<(), Invalid> {
+            Ok(())
+        }
+        async fn terminate(&self) -> Result<(), CloudError> {
+            std::future::pending().await
+        }
+        async fn verify(&self, _claim: &IdentityClaim<'_>) -> Result<Verification, VerifyError> {
+            Err(CloudError::Unavailable("never asked".to_owned()).into())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_provider_that_does_not_end_is_left_after_the_limit() {
+        let endless = Arc::new(Endless) as Arc<dyn Provider>;
+        let together = Arc::new(Barrier::new(1));
+        let providers = Providers::new(vec![
+            ("endless".parse().unwrap(), endless),
+            ("one".parse().unwrap(), Arc::new(Waiting(Some(together)))),
+        ]);
+        providers.set_up_missing(LIMIT).await;
+        let failed = providers.terminate(LIMIT).await;
+        let failed: Vec<_> = failed
+            .into_iter()
+            .map(|(id, why)| format!("{id}: {why}"))
+            .collect();
+        assert_eq!(
+            failed,
+            ["endless: the cloud is unavailable: no answer within 5 s"]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_provider_whose_constructor_panics_is_out_of_service_alone() {
+        let built = crate::panic_guard::build_or_fail("bad", || panic!("no memory"));
+        let together = Arc::new(Barrier::new(1));
+        let providers = Providers::new(vec![
+            ("bad".parse().unwrap(), built),
+            ("one".parse().unwrap(), Arc::new(Waiting(Some(together)))),
+        ]);
+        let (ready, failed) = providers.set_up_missing(LIMIT).await;
+        assert_eq!(ready.len(), 2);
+        assert_eq!(
+            failed[0].1.to_string(),
+            "the constructor panicked: no memory"
+        );
+        let listed: Vec<_> = providers.listed().map(|(_, kind)| kind).collect();
+        assert_eq!(listed, ["bad", "waiting"]);
     }
 
     #[tokio::test]

@@ -5,18 +5,22 @@ use std::sync::Arc;
 use access::Secret;
 use access::seal::Keyring;
 use async_trait::async_trait;
-use contract::{Invalid, Schemas};
+use contract::{Invalid, Problem, Schemas};
 use domain::id::WorkerKey;
+use domain::launch_config::{HostConfigOrigin, LaunchConfig, implied_for_hosts, mark_for_hosts};
 use domain::lifecycle;
+use domain::plan::check_price;
 use domain::worker::{Worker, WorkerState};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
+use crate::provider::refuse_if_any;
 use crate::{
     CostPerHour, DeclarationError, IdentityClaim, Proof, ProofRefused, Provider, Verification,
     VerifyError, WorkerDeclarer,
 };
 
+const SCHEMA: &str = "worker-manager/v1/config-static.json";
 /// The key of a worker's provider data with the digest of its secret.
 const DIGEST_KEY: &str = "staticSecretDigest";
 
@@ -62,8 +66,29 @@ impl Provider for StaticProvider {
     }
 
     fn validate(&self, config: &mut Value) -> Result<(), Invalid> {
-        self.schemas
-            .validate("worker-manager/v1/config-static.json", config)
+        self.schemas.validate(SCHEMA, config)?;
+        let Value::Object(config) = config else {
+            return Ok(());
+        };
+        check_prices(config)?;
+        if config.contains_key("workerConfig") && config.contains_key("launchConfigs") {
+            let pointer = "/workerConfig".to_owned();
+            let message =
+                "must be absent beside launchConfigs: each of them has its own".to_owned();
+            return refuse_if_any(SCHEMA, vec![Problem { pointer, message }]);
+        }
+        match config.get_mut("launchConfigs") {
+            Some(Value::Array(listed)) => {
+                for launch_config in listed.iter_mut().filter_map(Value::as_object_mut) {
+                    mark_for_hosts(launch_config, HostConfigOrigin::LaunchConfigs);
+                }
+            }
+            Some(_) | None => {
+                let implied = Value::Object(implied_for_hosts(config));
+                config.insert("launchConfigs".to_owned(), json!([implied]));
+            }
+        }
+        Ok(())
     }
 
     /// A static worker may register repeatedly, since its secret does not change.
@@ -86,16 +111,35 @@ impl Provider for StaticProvider {
             }
         }
         let config = &claim.pool.definition.config;
+        let content = claim.launch_config.map(LaunchConfig::host_content);
         Ok(Verification {
             lasts_ms: lifecycle::reregistration_timeout(config)
                 .unwrap_or(lifecycle::DEFAULT_REREGISTRATION_MS),
-            worker_config: config.get("workerConfig").cloned().unwrap_or(json!({})),
+            worker_config: content.unwrap_or(json!({})),
         })
     }
 
     fn declarer(&self) -> Option<&dyn WorkerDeclarer> {
         Some(self)
     }
+}
+
+/// The limit of prices is not in the schema: it is that of all prices.
+fn check_prices(config: &Map<String, Value>) -> Result<(), Invalid> {
+    let listed = config.get("launchConfigs").and_then(Value::as_array);
+    let own = listed.into_iter().flatten().enumerate();
+    let own = own.map(|(index, launch_config)| {
+        let place = format!("/launchConfigs/{index}/workerManager/costPerHour");
+        (place, launch_config["workerManager"].get("costPerHour"))
+    });
+    let of_pool = ("/costPerHour".to_owned(), config.get("costPerHour"));
+    let problem = |(pointer, price): (String, Option<&Value>)| {
+        let why = check_price(price?.as_f64()?).err()?;
+        let message = format!("is {why}");
+        Some(Problem { pointer, message })
+    };
+    let problems = std::iter::once(of_pool).chain(own).filter_map(problem);
+    refuse_if_any(SCHEMA, problems.collect())
 }
 
 impl WorkerDeclarer for StaticProvider {

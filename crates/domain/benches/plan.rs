@@ -21,7 +21,7 @@ use domain::facts::{
 use domain::id::{LaunchConfigId, PoolId, WorkerKey};
 use domain::launch_config::LaunchConfig;
 use domain::market::{OfferingId, OfferingMemory, OfferingNews, PoolMemory, Trouble};
-use domain::plan::{Bid, Health, Input, Snapshot, StrategyDefaults, Tries};
+use domain::plan::{Bid, Bids, Health, Input, Snapshot, StrategyDefaults, Tries};
 use domain::pool::{Pool, PoolDefinition};
 use domain::supply::{Group, Horizon};
 use domain::time::{MINUTE_MS, SECOND_MS, Timestamp};
@@ -86,7 +86,7 @@ fn median(mut taken: Vec<Duration>) -> Duration {
     taken[taken.len() / 2]
 }
 
-fn snapshot(facts: &Facts, bids: &[Result<Bid, String>], running: Vec<RunningWorker>) -> Snapshot {
+fn snapshot(facts: &Facts, bids: &[Bids], running: Vec<RunningWorker>) -> Snapshot {
     let cloud = ["cloud".parse().unwrap()];
     let workers = facts.candidates(running, &ClaimSource::Store, &cloud);
     facts.snapshot(bids, &Rooms::new(), workers).unwrap()
@@ -164,6 +164,8 @@ fn memory() -> MarketFacts {
         provider_id: "cloud".parse().unwrap(),
         since: ago(60),
         machines: 3,
+        capacity_each: 1,
+        offering: None,
     };
     MarketFacts {
         pool: pool.news(),
@@ -215,12 +217,12 @@ fn records() -> BTreeMap<LaunchConfigId, LaunchRecord> {
         .collect()
 }
 
-fn bids() -> Vec<Result<Bid, String>> {
+fn bids() -> Vec<Bids> {
     let bid = |index: u64| Bid {
         price: Some(0.01 + index as f64 / 1_000.0),
         ..Bid::plain(format!("zone-{}", index % 6))
     };
-    (0..N_CONFIGS).map(|index| Ok(bid(index))).collect()
+    (0..N_CONFIGS).map(|index| Ok(vec![bid(index)])).collect()
 }
 
 fn idle_seconds(index: u64) -> i64 {
@@ -239,6 +241,7 @@ fn running() -> Vec<RunningWorker> {
             },
             provider_id: "cloud".parse().unwrap(),
             launch_config_id: Some(config_id(index % N_CONFIGS)),
+            offering: None,
             capacity: 1,
             created: ended.plus_millis(-MINUTE_MS),
             registered: Some(ended),

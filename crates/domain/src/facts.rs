@@ -3,6 +3,7 @@
 //! The store fills them in, so the live loop, `explain`, simulations and tests plan from the same
 //! snapshot.
 
+mod bids;
 mod candidates;
 mod money;
 
@@ -19,7 +20,7 @@ use crate::launch_config::LaunchConfig;
 use crate::market::{Announced, OfferingId, OfferingMemory, PoolNews};
 use crate::overrides::Override;
 use crate::plan::{
-    BadSettings, Bid, Candidate, Capacity, Health, Offer, OfferKnowledge, PoolWait, Rival,
+    BadSettings, Bid, Bids, Candidate, Capacity, Health, Offer, OfferKnowledge, PoolWait, Rival,
     START_UP_MS, Settings, Shadow, Snapshot, Source, StrategyChoice, StrategyDefaults,
     StrategyName, Tries,
 };
@@ -81,6 +82,8 @@ pub struct MarketFacts {
     pub ordinary_runs: Option<u64>,
     /// Other pools with the same offerings, if a quota is used up.
     pub rivals: Vec<Rival>,
+    /// The units that run or are to come by offering, of launch configs with several bids.
+    pub held: BTreeMap<(LaunchConfigId, OfferingId), u64>,
 }
 
 /// Machines of one launch that have not registered, or are still to be made.
@@ -90,6 +93,10 @@ pub struct Starting {
     pub provider_id: ProviderId,
     pub since: Timestamp,
     pub machines: u32,
+    /// Units of a machine.
+    pub capacity_each: u32,
+    /// `None`: no strategy of the pool learned when it was launched.
+    pub offering: Option<OfferingId>,
 }
 
 /// The outcome of one launch, as far as it is known.
@@ -244,7 +251,7 @@ impl Facts {
     /// The planner's input. The bids are in the order of the launch configs.
     pub fn snapshot(
         &self,
-        bids: &[Result<Bid, String>],
+        bids: &[Bids],
         rooms: &Rooms,
         workers: Vec<Candidate>,
     ) -> Result<Snapshot, BadSettings> {
@@ -261,13 +268,17 @@ impl Facts {
         let memory = memory.filter(|_| settings.own_strategy_name().learns());
         if let Some(memory) = memory {
             // A bad image must not give its kind of machine a bad name.
-            for offer in offers.iter_mut().filter(|offer| offer.canary.is_none()) {
-                memory.knowledge(offer, self.horizon.now).add_to(offer);
+            let known = memory.all_knowledge(&offers, self.horizon.now);
+            for (offer, knowledge) in offers.iter_mut().zip(known) {
+                if offer.canary.is_none() {
+                    knowledge.add_to(offer);
+                }
             }
+            memory.split_held(&mut offers);
         }
         let lines = self.overrides.iter().flat_map(|given| {
             let mut lines = given.limit(&mut settings);
-            if given.pauses_any(bids.iter().filter_map(|bid| bid.as_ref().err())) {
+            if given.pauses_any(bids.iter().filter_map(|bids| bids.as_ref().err())) {
                 lines.push(given.pause_text());
             }
             lines
@@ -314,10 +325,7 @@ impl Facts {
         let memory = self.memory.as_ref();
         let memory = memory.filter(|_| settings.own_strategy_name().learns());
         let now = self.horizon.now;
-        let knowledge = memory.map_or_else(Vec::new, |memory| {
-            let offers = offers.iter();
-            offers.map(|offer| memory.knowledge(offer, now)).collect()
-        });
+        let knowledge = memory.map_or_else(Vec::new, |memory| memory.all_knowledge(offers, now));
         Some(Box::new(Shadow {
             settings,
             demand,
@@ -333,10 +341,11 @@ impl Facts {
         self.defaults.choose(&self.pool.definition.config).ok()
     }
 
-    fn offers(&self, bids: &[Result<Bid, String>]) -> Vec<Offer> {
+    /// An offer for each bid of each launch config, or one with the reason why there is no bid.
+    fn offers(&self, bids: &[Bids]) -> Vec<Offer> {
         let live = self.inventory.live();
         let held = self.held();
-        let offer = |(config, bid): (&Arc<LaunchConfig>, &Result<Bid, String>)| {
+        let of_config = |(config, bids): (&Arc<LaunchConfig>, &Bids)| {
             let provider_id = config.provider_id(&self.pool);
             let record = self.records.get(&config.id);
             let (mut health, tries) = record
@@ -346,17 +355,24 @@ impl Facts {
                 health.silent = 0;
             }
             let live = live.get(&config.id).copied().unwrap_or(0);
-            let bid = bid.clone().and_then(|bid| bid.checked(self.horizon.now));
-            let mut offer = Offer {
-                held: held.get(&config.id).copied().unwrap_or(0),
-                ..Offer::of(config, provider_id, live, health, bid).tried(tries)
+            let offer = |(bid_number, bid): (u32, Result<Bid, String>)| {
+                let mut offer = Offer {
+                    bid_number,
+                    held: held.get(&config.id).copied().unwrap_or(0),
+                    ..Offer::of(config, provider_id, live, health, bid).tried(tries)
+                };
+                if let Some(canary) = &mut offer.canary {
+                    canary.limit(config, &self.canary_rooms);
+                }
+                offer
             };
-            if let Some(canary) = &mut offer.canary {
-                canary.limit(config, &self.canary_rooms);
-            }
-            offer
+            let bids = bids::separate(bids, self.horizon.now);
+            (0..).zip(bids).map(offer).collect::<Vec<Offer>>()
         };
-        let mut offers: Vec<Offer> = self.launch_configs.iter().zip(bids).map(offer).collect();
+        // Nothing is launched from the others.
+        let launching = self.launch_configs.iter().zip(bids);
+        let launching = launching.filter(|(config, _)| !config.is_for_hosts());
+        let mut offers: Vec<Offer> = launching.flat_map(of_config).collect();
         add_canaries(&mut offers);
         offers
     }
@@ -376,8 +392,20 @@ impl Facts {
 }
 
 impl MarketFacts {
+    /// What is known about each of these offers, in their order.
+    fn all_knowledge(&self, offers: &[Offer], now: Timestamp) -> Vec<OfferKnowledge> {
+        let knowledge = |(index, offer)| self.knowledge(offers, index, offer, now);
+        offers.iter().enumerate().map(knowledge).collect()
+    }
+
     /// The memory of an offer's offering, and its machines that are starting.
-    fn knowledge(&self, offer: &Offer, now: Timestamp) -> OfferKnowledge {
+    fn knowledge(
+        &self,
+        offers: &[Offer],
+        index: usize,
+        offer: &Offer,
+        now: Timestamp,
+    ) -> OfferKnowledge {
         let mut knowledge = OfferKnowledge::default();
         let (Some(id), Ok(bid)) = (offer.offering(), &offer.bid) else {
             return knowledge;
@@ -387,14 +415,16 @@ impl MarketFacts {
         let late_after = memory.late_after_ms(bid.ready_ms);
         // Launches at a provider that the pool has left are no machines of this offering.
         let own = self.starting.iter().filter(|one| {
-            one.launch_config_id == offer.launch_config_id && one.provider_id == offer.provider_id
+            one.launch_config_id == offer.launch_config_id
+                && one.provider_id == offer.provider_id
+                && one.is_of(offers, index)
         });
         for starting in own {
             knowledge.starting += u64::from(starting.machines);
             // Overdue machines no longer count as coming anyway.
             let age_ms = now.millis_since(starting.since);
             if age_ms as f64 > late_after && age_ms <= START_UP_MS {
-                knowledge.late += u64::from(starting.machines) * u64::from(offer.capacity_each);
+                knowledge.late += u64::from(starting.machines) * u64::from(starting.capacity_each);
             }
         }
         knowledge.memory = Some(memory);
@@ -404,12 +434,14 @@ impl MarketFacts {
 
 /// Machines of a canary count against the maximum of the launch config beside it.
 fn add_canaries(offers: &mut [Offer]) {
-    let canaries = offers.iter();
+    let canaries = offers.iter().filter(|offer| offer.bid_number == 0);
     let canaries =
         canaries.filter_map(|offer| Some((offer.canary.as_ref()?.of.clone(), offer.live)));
     for (of, live) in canaries.collect::<Vec<_>>() {
-        let mut offers = offers.iter_mut();
-        if let Some(offer) = offers.find(|offer| offer.launch_config_id == of) {
+        for offer in offers
+            .iter_mut()
+            .filter(|offer| offer.launch_config_id == of)
+        {
             offer.live = offer.live.saturating_add(live);
         }
     }

@@ -227,6 +227,11 @@ impl OfferingId {
         Self(format!("{provider} {place}"))
     }
 
+    /// Whether the memory of this offering, or what shadows learned of it, has this id.
+    pub fn is_recorded_as(&self, id: &Self) -> bool {
+        self == id || self.for_shadows() == *id
+    }
+
     /// The name under which shadows remember it: pools that decide by memory do not see this. No
     /// provider has a `/` in its name.
     pub fn for_shadows(&self) -> Self {

@@ -9,7 +9,7 @@ use md5::{Digest, Md5};
 use serde_json::{Map, Value};
 
 use crate::Version;
-use crate::id::{BadId, LaunchConfigId, PoolId, ProviderId};
+use crate::id::{BadId, LaunchConfigId, PoolId, ProviderId, names};
 use crate::json_text::canonical;
 use crate::pool::Pool;
 use crate::time::Timestamp;
@@ -18,6 +18,25 @@ use crate::time::Timestamp;
 const OWN_PART: &str = "workerManager";
 const ID_KEY: &str = "launchConfigId";
 const PROVIDER_KEY: &str = "providerId";
+/// Marks a launch config of declared hosts. Only the server sets it; see [`HostConfigOrigin`].
+const HOSTS_KEY: &str = "hosts";
+const COST_KEY: &str = "costPerHour";
+const CONTENT_KEY: &str = "workerConfig";
+
+/// Where a launch config of declared hosts comes from. Nothing is launched from one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum HostConfigOrigin {
+    /// The `workerConfig` of the pool's config stands for it, as in Taskcluster's API.
+    PoolConfig,
+    /// The list of launch configs.
+    LaunchConfigs,
+}
+
+names! {
+    HostConfigOrigin, "not an origin of launch configs of hosts (poolConfig, launchConfigs)",
+    PoolConfig = "poolConfig",
+    LaunchConfigs = "launchConfigs",
+}
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct LaunchConfig {
@@ -75,6 +94,31 @@ impl LaunchConfig {
             .unwrap_or(&pool.definition.provider_id)
     }
 
+    /// Where it comes from, if it is one of declared hosts. `None`: machines are launched from it.
+    pub fn host_origin(&self) -> Option<HostConfigOrigin> {
+        let mark = self.configuration.get(OWN_PART)?.get(HOSTS_KEY)?;
+        mark.as_str()?.parse().ok()
+    }
+
+    /// Whether declared hosts get its content, and nothing is launched from it.
+    pub fn is_for_hosts(&self) -> bool {
+        self.host_origin().is_some()
+    }
+
+    /// The configuration that a declared host gets.
+    pub fn host_content(&self) -> Value {
+        let content = self.configuration.get(CONTENT_KEY).cloned();
+        content.unwrap_or_else(|| Value::Object(Map::new()))
+    }
+
+    /// Dollars per hour of a host: its own price, or that of its pool; `None`: neither has one.
+    pub fn host_price(&self, pool: &Pool) -> Option<f64> {
+        let steering = self.configuration.get(OWN_PART);
+        let own = steering.and_then(|steering| steering.get(COST_KEY));
+        let price = own.or_else(|| pool.definition.config.get(COST_KEY));
+        price.and_then(Value::as_f64)
+    }
+
     /// Whether clients would see no difference.
     pub fn is_same_for_clients(&self, other: &Self) -> bool {
         self.archived == other.archived && self.with_id() == other.with_id()
@@ -102,10 +146,50 @@ pub fn named_provider(configuration: &Map<String, Value>) -> Option<&Value> {
     steering.get(PROVIDER_KEY)
 }
 
-/// Removes the name of the provider.
+/// The launch config of a provider for declared hosts that name none, or whose own was archived:
+/// the one at the same place of the list, or the first.
+pub fn host_successor<'a>(
+    pool: &Pool,
+    provider_id: &ProviderId,
+    active: &'a [LaunchConfig],
+    archived: Option<&LaunchConfig>,
+) -> Option<&'a LaunchConfig> {
+    let own =
+        |config: &&LaunchConfig| config.is_for_hosts() && config.provider_id(pool) == provider_id;
+    let position = archived.map(|config| config.position);
+    let mut same = active.iter().filter(own);
+    let same = same.find(|config| position == Some(config.position));
+    same.or_else(|| active.iter().find(own))
+}
+
+/// Marks a launch config of declared hosts.
+pub fn mark_for_hosts(configuration: &mut Map<String, Value>, origin: HostConfigOrigin) {
+    set_key(configuration, HOSTS_KEY, origin.as_str());
+}
+
+/// The launch config that the `workerConfig` of a pool stands for.
+pub fn implied_for_hosts(config: &Map<String, Value>) -> Map<String, Value> {
+    let content = config.get(CONTENT_KEY).cloned();
+    let content = content.unwrap_or_else(|| Value::Object(Map::new()));
+    let mut implied = Map::from_iter([(CONTENT_KEY.to_owned(), content)]);
+    mark_for_hosts(&mut implied, HostConfigOrigin::PoolConfig);
+    implied
+}
+
+/// Removes the name of the provider, and the mark that only the server sets.
 pub fn take_provider(configuration: &mut Map<String, Value>) {
+    take_key(configuration, PROVIDER_KEY);
+    take_host_mark(configuration);
+}
+
+/// Removes the mark of launch configs of declared hosts.
+pub fn take_host_mark(configuration: &mut Map<String, Value>) {
+    take_key(configuration, HOSTS_KEY);
+}
+
+fn take_key(configuration: &mut Map<String, Value>, key: &str) {
     if let Some(Value::Object(steering)) = configuration.get_mut(OWN_PART)
-        && steering.remove(PROVIDER_KEY).is_some()
+        && steering.remove(key).is_some()
         && steering.is_empty()
     {
         configuration.remove(OWN_PART);
@@ -144,16 +228,6 @@ pub fn id_of(
     hashed(&[pool_id.as_str()], configuration)
 }
 
-/// The id of the configuration that declared workers of a pool get. It stands for a launch config:
-/// it changes with the content.
-pub fn id_for_declared_workers(pool: &Pool) -> Result<LaunchConfigId, BadId> {
-    const CONTENT_KEY: &str = "workerConfig";
-    let content = pool.definition.config.get(CONTENT_KEY).cloned();
-    let content = content.unwrap_or_else(|| Value::Object(Map::new()));
-    let content = Map::from_iter([(CONTENT_KEY.to_owned(), content)]);
-    hashed(&[pool.id.as_str()], &content)
-}
-
 /// The id of a launch config if another provider of the pool has one with the same content.
 pub fn id_for_second_provider(
     pool_id: &PoolId,
@@ -166,12 +240,7 @@ pub fn id_for_second_provider(
 /// The configuration without an id that its author gave it.
 pub fn without_id(configuration: &Map<String, Value>) -> Map<String, Value> {
     let mut content = configuration.clone();
-    if let Some(Value::Object(steering)) = content.get_mut(OWN_PART)
-        && steering.remove(ID_KEY).is_some()
-        && steering.is_empty()
-    {
-        content.remove(OWN_PART);
-    }
+    take_key(&mut content, ID_KEY);
     content
 }
 
@@ -280,11 +349,23 @@ pub fn reconcile(
 }
 
 impl Pool {
-    /// The config as clients see it: with the active launch configs, if the pool has any.
+    /// The config as its author wrote it, with the ids of the active launch configs. Those that
+    /// stand in the list are there; `workerConfig` has the other ones.
     pub fn assembled_config(&self, active: &[LaunchConfig]) -> Map<String, Value> {
         let mut config = self.definition.config.clone();
-        if !active.is_empty() {
-            let list = active.iter().map(LaunchConfig::with_id).collect();
+        let is_listed =
+            |config: &&LaunchConfig| config.host_origin() != Some(HostConfigOrigin::PoolConfig);
+        let list: Vec<Value> = active
+            .iter()
+            .filter(is_listed)
+            .map(|launch_config| {
+                let mut written = launch_config.configuration.clone();
+                take_host_mark(&mut written);
+                set_id(&mut written, &launch_config.id);
+                Value::Object(written)
+            })
+            .collect();
+        if !list.is_empty() {
             config.insert("launchConfigs".to_owned(), Value::Array(list));
         }
         config

@@ -1,7 +1,7 @@
 //! The state of launch configs, and the answer to workers that ask for theirs (RFC 191).
 
 use crate::id::{LaunchConfigId, ProviderId, WorkerGroup, names};
-use crate::launch_config::{LaunchConfig, id_for_declared_workers};
+use crate::launch_config::LaunchConfig;
 use crate::overrides::Override;
 use crate::pool::Pool;
 use crate::time::Timestamp;
@@ -52,6 +52,8 @@ pub struct LaunchConfigAnswer {
     pub state: LaunchConfigState,
     pub reason: String,
     pub launch_config_id: Option<LaunchConfigId>,
+    /// The launch config that a declared host gets when it registers again.
+    pub next_id: Option<LaunchConfigId>,
     /// The end of the pause.
     pub until: Option<Timestamp>,
 }
@@ -61,8 +63,10 @@ pub struct WorkerLaunchConfig<'a> {
     pub provider_id: &'a ProviderId,
     pub group: &'a WorkerGroup,
     pub launch_config_id: Option<&'a LaunchConfigId>,
-    /// The id of the configuration that a declared worker got when it last registered.
-    pub declared_config_id: Option<&'a LaunchConfigId>,
+    /// The launch config whose content a declared host got when it last registered.
+    pub held_config_id: Option<&'a LaunchConfigId>,
+    /// The active launch config that a declared host would get; `None`: a launched worker.
+    pub successor_id: Option<&'a LaunchConfigId>,
     /// The worker's pool; `None`: it was deleted.
     pub pool: Option<&'a Pool>,
     /// `None`: the worker has none, or it was deleted.
@@ -70,16 +74,23 @@ pub struct WorkerLaunchConfig<'a> {
 }
 
 impl WorkerLaunchConfig<'_> {
-    /// The config of the pool itself stands for the launch config of a declared worker. It is
-    /// active while the pool has the worker's provider and the content that the worker got.
+    /// For a declared host, the launch config counts whose content it has. If it should have
+    /// another one, the answer names that.
     pub fn answer(&self, overrides: &[Override], now: Timestamp) -> LaunchConfigAnswer {
         let answer = |state, reason: String, until| LaunchConfigAnswer {
             state,
             reason,
-            launch_config_id: self.launch_config_id.or(self.declared_config_id).cloned(),
+            launch_config_id: self.held_config_id.or(self.launch_config_id).cloned(),
+            next_id: None,
             until,
         };
         let archived = |reason: String| answer(LaunchConfigState::Archived, reason, None);
+        let replaced = |reason: String, next: &LaunchConfigId| LaunchConfigAnswer {
+            next_id: Some(next.clone()),
+            ..archived(format!(
+                "{reason}; this worker gets {next} when it registers again"
+            ))
+        };
         let Some(pool) = self.pool else {
             return archived("the worker pool was deleted".to_owned());
         };
@@ -89,19 +100,17 @@ impl WorkerLaunchConfig<'_> {
         }
         let active = |reason: String| answer(LaunchConfigState::Active, reason, None);
         let Some(id) = self.launch_config_id else {
-            let pool_id = &pool.id;
-            let current = id_for_declared_workers(pool).ok();
-            return match self.declared_config_id {
-                Some(id) if current.as_ref() != Some(id) => archived(format!(
-                    "the `workerConfig` of {pool_id} has changed since this worker registered; it \
-                     gets the new one when it registers again"
-                )),
-                Some(_) | None => active(format!("the config of {pool_id} is in force")),
-            };
+            return active(format!("the config of {} is in force", pool.id));
         };
         let Some(config) = self.config else {
             return archived(format!("the launch config {id} was deleted"));
         };
+        if let Some(held) = self.held_config_id.filter(|held| *held != id) {
+            return replaced(format!("this worker has the launch config {held}"), id);
+        }
+        if let Some(next) = self.successor_id.filter(|_| config.archived) {
+            return replaced(format!("the launch config {id} is archived"), next);
+        }
         let pause = pause_of(overrides, now, pool, config, Some(self.group));
         match (state_of(config, pause), pause) {
             (LaunchConfigState::Archived, _) => {
@@ -205,7 +214,8 @@ mod tests {
                 provider_id: &"one".parse().unwrap(),
                 group: &"east".parse().unwrap(),
                 launch_config_id: id.as_ref(),
-                declared_config_id: None,
+                held_config_id: None,
+                successor_id: None,
                 pool,
                 config,
             };
@@ -247,51 +257,44 @@ mod tests {
     }
 
     #[test]
-    fn the_content_of_the_pool_stands_for_the_launch_config_of_a_declared_worker() {
-        let with = |content: serde_json::Value| {
-            let mut pool = pool("one");
-            if let serde_json::Value::Object(config) = content {
-                pool.definition.config = config;
-            }
-            pool
-        };
-        let got =
-            id_for_declared_workers(&with(json!({"workerConfig": {"a": 1, "b": 2}}))).unwrap();
-        let state = |pool: &Pool| {
+    fn a_declared_host_is_led_to_the_launch_config_that_it_should_have() {
+        let pool = pool("one");
+        let ask = |held: &str, archived: bool, successor: Option<&str>| {
+            let (held, config) = (held.parse().unwrap(), config(archived));
+            let successor = successor.map(|id| id.parse().unwrap());
             let worker = WorkerLaunchConfig {
                 provider_id: &"one".parse().unwrap(),
                 group: &"rack".parse().unwrap(),
-                launch_config_id: None,
-                declared_config_id: Some(&got),
-                pool: Some(pool),
-                config: None,
+                launch_config_id: Some(&config.id),
+                held_config_id: Some(&held),
+                successor_id: successor.as_ref(),
+                pool: Some(&pool),
+                config: Some(&config),
             };
             let answer = worker.answer(&[], at(0));
-            assert_eq!(answer.launch_config_id.as_ref(), Some(&got));
-            answer.state
+            assert_eq!(answer.launch_config_id.as_ref(), Some(&held));
+            let next = answer.next_id.as_ref().map(LaunchConfigId::as_str);
+            format!("{} {next:?}: {}", answer.state, answer.reason)
         };
-        for (content, expected) in [
-            (
-                json!({"workerConfig": {"b": 2, "a": 1}}),
-                LaunchConfigState::Active,
-            ),
-            (
-                json!({"workerConfig": {"a": 1, "b": 2}, "lifecycle": {"reregistrationTimeout": 9}}),
-                LaunchConfigState::Active,
-            ),
-            (
-                json!({"workerConfig": {"a": 1}}),
-                LaunchConfigState::Archived,
-            ),
-            (json!({}), LaunchConfigState::Archived),
-        ] {
-            assert_eq!(state(&with(content.clone())), expected, "{content}");
-        }
-        // No content is as an empty one, and other pools have other ids.
-        let id = |pool: &Pool| id_for_declared_workers(pool).unwrap();
-        assert_eq!(id(&with(json!({}))), id(&with(json!({"workerConfig": {}}))));
-        let mut other = with(json!({}));
-        other.id = "a/c".parse().unwrap();
-        assert_ne!(id(&with(json!({}))), id(&other));
+        assert_eq!(
+            ask("lc", false, Some("lc")),
+            "active None: the launch config lc is active"
+        );
+        assert_eq!(
+            ask("lc", true, Some("new")),
+            "archived Some(\"new\"): the launch config lc is archived; this worker gets new when it \
+             registers again"
+        );
+        // Nothing replaces it, so the host stops.
+        assert_eq!(
+            ask("lc", true, None),
+            "archived None: the launch config lc is archived"
+        );
+        // People gave it another one since it registered.
+        assert_eq!(
+            ask("old", false, Some("lc")),
+            "archived Some(\"lc\"): this worker has the launch config old; this worker gets lc when \
+             it registers again"
+        );
     }
 }

@@ -28,6 +28,7 @@ pub mod overrides;
 pub mod phases;
 pub mod plan;
 pub mod pool;
+pub mod pool_resources;
 pub mod provider_list;
 pub mod queue_worker;
 pub mod recording;

@@ -12,6 +12,7 @@ mod award;
 mod bid;
 mod canary;
 mod choose;
+mod cover;
 mod health;
 mod input;
 mod learned;
@@ -49,8 +50,8 @@ pub use advice::{
 };
 pub use award::MAX_LAUNCHED;
 pub use bid::{
-    Bid, MAX_PRICE, MAX_READY_MS, MAX_UTILITY, PAUSED, check_price, is_out_of_service,
-    out_of_service,
+    Bid, BidRequest, Bids, MAX_BIDS, MAX_CAPACITY_EACH, MAX_PRICE, MAX_READY_MS, MAX_UTILITY,
+    PAUSED, check_price, is_out_of_service, out_of_service,
 };
 pub use canary::{CanaryOffer, CanaryRoom};
 pub use health::{FIRST_CLAIM_MS, START_UP_MS};
@@ -237,25 +238,31 @@ pub struct Capacity {
     pub stopping: u64,
 }
 
-/// An active launch config with its recent launches and its bid.
+/// An active launch config with its recent launches and one of its bids. A launch config has an
+/// offer for each bid, next to each other in the order of the bids.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Offer {
     pub launch_config_id: LaunchConfigId,
     /// One of the pool's providers.
     pub provider_id: ProviderId,
+    /// The number of the bid among those for the launch config, from 0.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub bid_number: u32,
     /// How many tasks one machine runs at a time; at least 1.
     pub capacity_each: u32,
     /// Its weight among the launch configs; 0 is never launched automatically.
     pub initial_weight: f64,
     /// The maximum of this launch config; `None` leaves it to the pool's maximum.
     pub max_capacity: Option<u64>,
-    /// Its units that are not stopped, with those requested, and with those of canaries beside it.
+    /// The launch config's units that are not stopped, with those requested, and with those of
+    /// canaries beside it.
     pub live: u64,
-    /// Its units that run or are to come.
+    /// Its units that run or are to come. If the launch config has several bids, those of this one.
     #[serde(default)]
     pub held: u64,
-    /// Its machines that are starting, with those requested.
+    /// Its machines that are starting, with those requested. If the launch config has several bids,
+    /// those of this one.
     #[serde(default)]
     pub starting: u64,
     /// Units of machines that have been starting for longer than expected, so that they are not
@@ -327,6 +334,9 @@ pub struct Candidate {
     pub key: WorkerKey,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launch_config_id: Option<LaunchConfigId>,
+    /// The offering of its machine, if its launch config has several bids.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offering: Option<OfferingId>,
     pub capacity: u32,
     pub created: Timestamp,
     /// Its launch config is archived.
@@ -383,6 +393,9 @@ pub struct Plan {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Award {
     pub launch_config_id: LaunchConfigId,
+    /// The number of the bid that won, see [`Offer::bid_number`].
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub bid_number: u32,
     /// For people, if the pool has several providers.
     pub provider_id: Option<ProviderId>,
     pub machines: u32,
@@ -401,6 +414,22 @@ impl Plan {
     /// Whether there is nothing to execute and nothing to publish, whatever the shadow would do.
     pub fn is_idle(&self) -> bool {
         self.awards.is_empty() && self.advice.is_empty() && self.alarm.is_none()
+    }
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_first(bid_number: &u32) -> bool {
+    *bid_number == 0
+}
+
+impl Snapshot {
+    /// The offer whose machines an award starts, with its index.
+    pub fn offer_of(&self, award: &Award) -> Option<(usize, &Offer)> {
+        let mut offers = self.offers.iter().enumerate();
+        offers.find(|(_, offer)| offer.is_awarded(award))
     }
 }
 

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::Version;
-use crate::id::{LaunchConfigId, ProviderId, WorkerKey, names};
+use crate::id::{LaunchConfigId, OfferingId, ProviderId, WorkerKey, names};
 use crate::time::{DAY_MS, Timestamp};
 
 /// The state of a worker. It only moves forward.
@@ -52,10 +52,16 @@ pub struct Terms {
     /// is the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_hold_ms: Option<i64>,
+    /// The offering of its launch, if a strategy of the pool learned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offering: Option<OfferingId>,
     /// The launch that made it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub launch_token: Option<String>,
-    /// The id of the configuration that a declared worker got when it last registered.
+    /// People declared it: no launch made it, and it lives until somebody removes it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub declared: bool,
+    /// The launch config whose content a declared worker got when it last registered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config_id: Option<LaunchConfigId>,
     /// The configuration that the worker gets when it registers; `None` uses the pool's. A machine
@@ -175,7 +181,8 @@ impl NewWorker {
     }
 
     /// A worker that people declare.
-    pub fn declare(self, now: Timestamp) -> Worker {
+    pub fn declare(mut self, now: Timestamp) -> Worker {
+        self.terms.declared = true;
         self.begin(WorkerState::Running, now)
     }
 
@@ -233,7 +240,7 @@ impl Worker {
 
     /// Whether people declared it: no launch made it.
     pub fn is_declared(&self) -> bool {
-        self.launch_config_id.is_none() && self.terms.launch_token.is_none()
+        self.terms.declared
     }
 
     /// The answer when it asks whether it should stop, with the reason; `None` if nothing was
@@ -286,9 +293,16 @@ impl Worker {
         Ok(Self(stored).with_credentials(secret, expires, now))
     }
 
-    /// Notes the id of the configuration that a declared worker gets.
-    pub fn note_config(mut self, id: LaunchConfigId) -> Self {
-        self.0.terms.config_id = Some(id);
+    /// Gives a declared worker a launch config, whose content it gets when it next registers.
+    pub fn assign(mut self, id: LaunchConfigId, price: Option<f64>) -> Self {
+        self.0.launch_config_id = Some(id);
+        self.0.price = price;
+        self
+    }
+
+    /// Notes that a declared worker gets the content of its launch config now.
+    pub fn note_config(mut self) -> Self {
+        self.0.terms.config_id = self.0.launch_config_id.clone();
         self
     }
 

@@ -18,11 +18,13 @@ mod offering_news;
 mod outside_facts;
 mod override_events;
 mod pool_errors;
+mod pool_resources;
 mod reconcile;
 mod recorded_pools;
 mod region_look;
 mod region_scan;
 mod regions;
+mod resource_call;
 mod scan;
 mod shadow_plans;
 mod strategy_origin;
@@ -40,11 +42,12 @@ pub use launch_config_status::{
     HealthPage, LaunchConfigError, LaunchConfigPage, LaunchConfigStatus, get_launch_config,
     list_launch_config_health, list_launch_configs, usual_since,
 };
-pub use launches::{LaunchTracker, PlannedLaunch, start_launches};
+pub use launches::{LaunchTracker, PlannedLaunch, prepare_pool, start_launches};
 pub use learn::{LearnLimits, LearnResult, learn};
 pub(crate) use offering_news::note_registration;
 pub use override_events::{announce_pause, end_override, wake_target};
 pub(crate) use pool_errors::{ErrorDetails, report_pool_error, write_error_report};
+pub use pool_resources::{ReleasedPools, release_unused};
 pub use reconcile::settle_old_launches;
 pub use recorded_pools::{OfferedPool, list_offered_pools};
 pub use region_scan::{ScanLimits, ScanResult};

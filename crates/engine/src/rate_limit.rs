@@ -15,14 +15,14 @@ use async_trait::async_trait;
 use cloud::image::ImageTarget;
 use cloud::{
     CloudError, Fills, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine, Machines,
-    OwnedPage, Place, PlacesUnknown, Proof, Provider, Region, SetupError, Sighting, ValidateError,
-    Verification, VerifyError, WorkerDeclarer,
+    OwnedPage, Place, PlacesUnknown, PoolResourceMaker, Proof, Provider, Region, SetupError,
+    Sighting, ValidateError, Verification, VerifyError, WorkerCreator, WorkerDeclarer,
 };
 use contract::Invalid;
 use domain::id::{LaunchToken, ProviderId, WorkerGroup, WorkerKey};
 use domain::launch::Cause;
 use domain::launch_config::LaunchConfig;
-use domain::plan::Bid;
+use domain::plan::{BidRequest, Bids};
 use domain::time::{Clock, SECOND_MS, Timestamp};
 use domain::worker::Worker;
 use metrics::{counter, gauge};
@@ -268,6 +268,19 @@ impl Provider for RateLimitedProvider {
         self.provider.declarer()
     }
 
+    async fn terminate(&self) -> Result<(), CloudError> {
+        self.provider.terminate().await
+    }
+
+    /// Calls for single workers and for pools are few, and not limited.
+    fn creator(&self) -> Option<&dyn WorkerCreator> {
+        self.provider.creator()
+    }
+
+    fn pool_resources(&self) -> Option<&dyn PoolResourceMaker> {
+        self.provider.pool_resources()
+    }
+
     /// Calls about images are few, and not limited.
     fn images(&self) -> Option<&dyn ImageTarget> {
         self.provider.images()
@@ -285,15 +298,15 @@ impl Machines for RateLimitedProvider {
     }
 
     /// A launch config gets no bid where a launch would wait too long.
-    fn bid(&self, config: &LaunchConfig, at: Timestamp) -> Result<Bid, String> {
-        let bid = self.limited().bid(config, at)?;
+    fn bids(&self, config: &LaunchConfig, request: Option<&BidRequest>, at: Timestamp) -> Bids {
+        let bids = self.limited().bids(config, request, at)?;
         let (now, region) = (self.now(), self.region_of_launch(config));
         let wait = |bucket: &mut Bucket| bucket.wait_ms(now);
         match self.with_bucket(&region, CallKind::Launch, now, wait) {
             wait_ms if wait_ms > MAX_LAUNCH_WAIT_MS => {
                 Err(self.throttled_message(&region, wait_ms))
             }
-            _ => Ok(bid),
+            _ => Ok(bids),
         }
     }
 

@@ -1,21 +1,25 @@
 //! Workers: registration, credentials, error reports, and declared workers.
 
+mod created_workers;
 mod declared_workers;
 mod error;
 mod error_reports;
+mod host_launch_config;
 mod launch_config;
 mod pending_launch;
 mod registration;
 mod relayed_host;
 mod renewal;
+mod worker_place;
 
-pub use declared_workers::{Declaration, declare, remove, update_declaration};
+pub use declared_workers::{declare, remove, update_declaration};
 pub use error::WorkerError;
 pub use error_reports::{WorkerReport, report_error};
 pub use launch_config::ask_launch_config;
 pub use registration::{Registration, RegistrationResult, register};
 pub use relayed_host::{RelayedHost, register_relayed};
 pub use renewal::renew;
+pub use worker_place::Declaration;
 
 use std::sync::Arc;
 

@@ -11,7 +11,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rules::{Attributes, Evaluator, Rule, RuleSet, assign, lint};
+use fleetwright_rules::{Attributes, Evaluator, Rule, RuleSet, assign, lint};
 use serde_json::{Map, Value, json};
 
 /// The allocator of the product: most of the time goes into building and freeing results.

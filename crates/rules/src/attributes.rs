@@ -24,6 +24,7 @@ impl Attributes {
         self
     }
 
+    /// The value of a name, if it has one.
     pub fn get(&self, name: &str) -> Option<&str> {
         let mut pairs = self.iter();
         pairs.find_map(|(attributes, value)| (attributes == name).then_some(value))

@@ -131,6 +131,7 @@ impl Mapping {
             .map(|(name, patterns)| (name.as_str(), patterns))
     }
 
+    /// The patterns of a name, if the mapping has it.
     pub fn get(&self, name: &str) -> Option<&Patterns> {
         self.0.get(name)
     }
@@ -158,6 +159,7 @@ impl Patterns {
         self.as_slice().iter().any(|pattern| pattern.matches(value))
     }
 
+    /// All patterns, in the order of the document.
     pub fn as_slice(&self) -> &[Pattern] {
         match self {
             Self::One(pattern) => std::slice::from_ref(pattern),

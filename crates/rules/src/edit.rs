@@ -23,8 +23,9 @@ pub enum EditError {
     /// The set has no rule with this id.
     #[error("no rule has the ruleId {rule_id:?}{hint}")]
     NotFound {
+        /// The id that no rule has.
         rule_id: String,
-        /// A rule with a similar id.
+        /// A rule with a similar id: `, did you mean "ec2-ami"?`, or empty.
         hint: String,
     },
     /// The set already has a rule with this id.

@@ -63,6 +63,7 @@ impl Evaluator {
         })
     }
 
+    /// The rule set that was compiled.
     pub fn set(&self) -> &RuleSet {
         &self.set
     }

@@ -13,10 +13,12 @@ use crate::rule::Rule;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
+    /// The attributes of the evaluation.
     #[serde(rename = "presented")]
     pub attributes: Attributes,
     /// The value, as a JSON pointer.
     pub pointer: String,
+    /// The actions of the rules, in their order.
     pub steps: Vec<Step>,
     /// The final value, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -27,7 +29,9 @@ pub struct Explanation {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Step {
+    /// The rule.
     pub rule_id: String,
+    /// Its action on the value.
     #[serde(flatten)]
     pub action: Action,
 }
@@ -37,21 +41,33 @@ pub struct Step {
 #[serde(rename_all = "camelCase", tag = "action")]
 pub enum Action {
     /// Set a value where none was.
-    Set { value: Value },
+    Set {
+        /// The new value.
+        value: Value,
+    },
     /// Replaced the value, possibly with an equal one.
     Override {
+        /// The new value.
         value: Value,
+        /// The replaced value.
         old: Value,
+        /// The rule of the replaced value.
         by: String,
     },
     /// Assigned to members of an object.
     Merge {
         /// The assigned members, with `null` for deleted ones.
         value: Value,
+        /// The rule that last acted on the object.
         by: String,
     },
     /// Deleted the value: by `null`, or by replacing an object around it.
-    Delete { old: Value, by: String },
+    Delete {
+        /// The deleted value.
+        old: Value,
+        /// The rule of the deleted value.
+        by: String,
+    },
 }
 
 impl Explanation {

@@ -1,5 +1,6 @@
 //! Rule sets: configuration as a list of small rules, each with conditions and values.
 #![doc = include_str!("../README.md")]
+#![warn(missing_docs)]
 
 mod assign;
 mod attributes;

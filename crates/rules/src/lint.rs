@@ -23,47 +23,74 @@ use crate::table::Table;
 )]
 pub enum Finding {
     /// The rule never applies.
-    NeverApplies { rule_id: String },
+    NeverApplies {
+        /// The rule.
+        rule_id: String,
+    },
     /// A condition has a name that no evaluation has.
     #[serde(rename = "nameNotPresented")]
     UnknownName {
+        /// The rule.
         rule_id: String,
         /// The condition, as a JSON pointer inside the rule.
         path: String,
+        /// The name of the condition.
         name: String,
         /// `, did you mean "region"?`, or empty.
         hint: String,
     },
     /// A pattern matches none of the values of its name.
     PatternMatchesNothing {
+        /// The rule.
         rule_id: String,
         /// The pattern, as a JSON pointer inside the rule.
         path: String,
+        /// The pattern.
         pattern: String,
     },
     /// Wherever the rule applies, later rules override or delete these values.
     DeadValues {
+        /// The rule.
         rule_id: String,
         /// JSON pointers inside its values.
         pointers: Vec<String>,
+        /// The later rules.
         by: Vec<String>,
     },
     /// Wherever the rule applies, later rules override or delete all its values.
-    DeadRule { rule_id: String, by: Vec<String> },
+    DeadRule {
+        /// The rule.
+        rule_id: String,
+        /// The later rules.
+        by: Vec<String>,
+    },
     /// Wherever the rule applies, its `null` at these places has nothing to delete.
     DeletesNothing {
+        /// The rule.
         rule_id: String,
         /// JSON pointers inside its values.
         pointers: Vec<String>,
     },
     /// The rule has no values.
-    Empty { rule_id: String },
+    Empty {
+        /// The rule.
+        rule_id: String,
+    },
     /// These rules have the same conditions and the same values.
-    Repeated { rule_ids: Vec<String> },
+    Repeated {
+        /// The rules, in their order.
+        rule_ids: Vec<String>,
+    },
     /// These rules have the same values under different conditions.
-    SameValues { rule_ids: Vec<String> },
+    SameValues {
+        /// The rules, in their order.
+        rule_ids: Vec<String>,
+    },
     /// These adjacent rules have the same conditions.
-    CouldBeOne { rule_ids: Vec<String> },
+    CouldBeOne {
+        /// The rules, in their order.
+        rule_ids: Vec<String>,
+    },
 }
 
 /// Finds likely errors and unnecessary parts. `evaluations` are the attributes of all evaluations.

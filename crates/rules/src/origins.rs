@@ -12,7 +12,9 @@ use crate::trace::{self, Children, Node, NodeState, StepKind, TraceStep};
 /// A result with the origins of its values.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Evaluation {
+    /// The result.
     pub values: Map<String, Value>,
+    /// The rule of each value.
     pub origins: Origins,
 }
 
@@ -36,6 +38,7 @@ pub struct Origin {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OverriddenStep {
+    /// The rule.
     pub rule_id: String,
     /// Whether it deleted the value instead of setting it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]

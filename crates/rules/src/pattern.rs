@@ -64,6 +64,7 @@ impl Pattern {
         })
     }
 
+    /// The text of the pattern.
     pub fn as_str(&self) -> &str {
         &self.text
     }

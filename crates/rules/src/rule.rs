@@ -52,10 +52,12 @@ impl Rule {
         &self.0.description
     }
 
+    /// The conditions under which it applies.
     pub fn conditions(&self) -> &Conditions {
         &self.0.conditions
     }
 
+    /// The values that it assigns.
     pub fn values(&self) -> &Map<String, Value> {
         &self.0.values
     }

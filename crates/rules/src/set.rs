@@ -81,10 +81,12 @@ impl RuleSet {
         Ok(Self(rules.into()))
     }
 
+    /// The rules, in their order.
     pub fn rules(&self) -> &[Rule] {
         &self.0
     }
 
+    /// The rule with this id.
     pub fn get(&self, id: &str) -> Option<&Rule> {
         self.rules().iter().find(|rule| rule.id() == id)
     }

@@ -22,6 +22,7 @@ mod notifier;
 mod outcomes;
 mod overrides;
 mod pending_task_listener;
+mod pool_resources;
 mod provider_setup;
 mod provision;
 mod publish;
@@ -60,6 +61,7 @@ pub use notifier::{Notifier, NotifierLimits};
 pub use outcomes::{OutcomeLimits, Outcomes, OutsideOutcomes};
 pub use overrides::Overrides;
 pub use pending_task_listener::PendingTaskListener;
+pub use pool_resources::PoolResources;
 pub use provider_setup::ProviderSetup;
 pub use provision::{PageLimits, Provision, ProvisionRounds};
 pub use publish::{BrokerPublisher, EventPublisher, READER as BROKER_READER, leave_readers};
@@ -105,6 +107,7 @@ pub fn start(app: &Arc<App>, driver: &mut Driver) {
         driver.start(fleet.round(), ProvisionRounds(engine()));
         driver.start(every(5), Overrides(engine()));
         driver.start(every(15), Budgets(engine()));
+        driver.start(every(60), PoolResources(engine()));
         let scan_ms = i64::try_from(fleet.scan().as_millis()).unwrap_or(i64::MAX / 4);
         driver.start(every(30), Learner::new(engine(), scan_ms));
         if let Some(pulse) = app.engine.demand_source.pulse() {

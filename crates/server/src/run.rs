@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use engine::clock::SystemClock;
 use engine::database_clock::DatabaseClock;
@@ -16,6 +17,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::listener::Server;
+use crate::app::App;
 use crate::background::driver::Driver;
 use crate::background::tree_keeper;
 use crate::background::{self, ClockMeasurement};
@@ -52,6 +54,9 @@ pub enum RunError {
     #[error("the operating system provides no random numbers: {0}")]
     Random(String),
 }
+
+/// How long the server waits for its providers when it stops.
+const TERMINATION_LIMIT: Duration = Duration::from_secs(10);
 
 /// Starts the server, passes its address to `ready`, serves until `stop`, and lets running requests
 /// end.
@@ -128,8 +133,20 @@ pub async fn run(
                                           this one have expired: {problem}");
     }
     app.engine.launch_tracker.finish().await;
+    terminate_providers(&app).await;
     app.engine.store.close().await;
     Ok(())
+}
+
+/// Tells the providers that this process launches no more, if it did.
+pub async fn terminate_providers(app: &App) {
+    if !app.config.roles.include(Role::Provisioner) {
+        return;
+    }
+    for (id, problem) in app.engine.providers.terminate(TERMINATION_LIMIT).await {
+        tracing::warn!(provider.id = %id, error = %problem,
+            "provider {id} did not end in an orderly way: {problem}");
+    }
 }
 
 /// Listens on the address of this setting, if there is one.

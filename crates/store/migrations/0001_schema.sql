@@ -65,6 +65,21 @@ CREATE INDEX worker_pools_by_provider ON worker_pools (provider_id, worker_pool_
 CREATE INDEX worker_pools_by_configuration ON worker_pools (worker_configuration_id, worker_pool_id)
     WHERE worker_configuration_id IS NOT NULL;
 
+-- What a provider made for a pool, such as a network; the row is older than what it stands for.
+CREATE TABLE pool_resources (
+    worker_pool_id {key} NOT NULL,
+    provider_id {key} NOT NULL,
+    state {key} NOT NULL,
+    -- The provider's own data.
+    data TEXT NOT NULL,
+    -- The last failure, how many there were in a row, and when the provider is asked again.
+    problem TEXT NOT NULL,
+    failures BIGINT NOT NULL,
+    next_try BIGINT NOT NULL,
+    version BIGINT NOT NULL,
+    PRIMARY KEY (worker_pool_id, provider_id)
+);
+
 CREATE TABLE launch_configs (
     worker_pool_id {key} NOT NULL,
     launch_config_id {key} NOT NULL,
@@ -73,6 +88,8 @@ CREATE TABLE launch_configs (
     configuration TEXT NOT NULL,
     -- The image for whose canary it starts machines; null: for none.
     canary_of {key},
+    -- 1: declared hosts get its content, and nothing is launched from it.
+    hosts BIGINT NOT NULL DEFAULT 0,
     created BIGINT NOT NULL,
     last_modified BIGINT NOT NULL,
     version BIGINT NOT NULL,
@@ -116,6 +133,10 @@ CREATE TABLE workers (
     advice_reason TEXT,
     -- As agreed at the launch, per hour; null: not known.
     price BIGINT,
+    -- That of its launch; null: the strategy of the pool did not learn.
+    offering {key},
+    -- 1: people declared it.
+    declared BIGINT NOT NULL DEFAULT 0,
     PRIMARY KEY (worker_pool_id, worker_group, worker_id)
 );
 
@@ -127,7 +148,8 @@ CREATE INDEX workers_counted ON workers (worker_pool_id, state, launch_config_id
 CREATE INDEX workers_expiring ON workers (expires);
 -- Workers that people declared live until they are removed.
 CREATE INDEX workers_declared ON workers (expires)
-    WHERE state = 'running' AND launch_config_id IS NULL;
+    WHERE state = 'running' AND declared = 1;
+CREATE INDEX workers_declared_of_pool ON workers (worker_pool_id) WHERE declared = 1;
 -- Those that were asked to stop, and may wait for tasks.
 CREATE INDEX workers_draining ON workers (worker_pool_id, advised)
     WHERE draining = 1 AND state = 'running';

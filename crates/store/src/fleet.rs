@@ -1,6 +1,7 @@
 //! Pools, launch configs, launches and workers: what the planner sees and writes.
 
 pub mod budgets;
+pub mod host_numbers;
 pub mod launch_configs;
 pub mod launch_failures;
 pub mod launch_health;
@@ -13,6 +14,7 @@ pub mod overrides;
 pub mod plans;
 pub mod pool_memories;
 pub mod pool_news;
+pub mod pool_resources;
 pub mod pool_waits;
 pub mod pools;
 pub mod relays;

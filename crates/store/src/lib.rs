@@ -30,10 +30,10 @@ pub use engine::tx::{MAX_ROWS, Tx};
 pub use engine::value::MAX_TEXT_BYTES;
 pub use engine::{probe, turns};
 pub use fleet::{
-    budgets, launch_configs, launch_failures, launch_health, launches, listed_workers,
-    machine_moments, offering_memories, offering_news, overrides, plans, pool_memories, pool_news,
-    pool_waits, pools, relays, running_workers, shadow_plans, started_workers, worker_counts,
-    worker_supply, workers,
+    budgets, host_numbers, launch_configs, launch_failures, launch_health, launches,
+    listed_workers, machine_moments, offering_memories, offering_news, overrides, plans,
+    pool_memories, pool_news, pool_resources, pool_waits, pools, relays, running_workers,
+    shadow_plans, started_workers, worker_counts, worker_supply, workers,
 };
 pub use history::{
     audit, error_stats, event_readers, events, kept_runs, notice_causes, notices, outbox,

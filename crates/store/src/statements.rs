@@ -22,9 +22,9 @@ static ALL: &[&[&Statement]] = lists! {
     configuration: canary_trials configuration_versions configurations documentation
         image_rollouts image_users image_versions images worker_types;
     cost: cost_accounts cost_reports meters;
-    fleet: budgets launch_configs launch_failures launch_health launches listed_workers
+    fleet: budgets host_numbers launch_configs launch_failures launch_health launches listed_workers
         machine_moments
-        offering_memories offering_news overrides plans pool_memories pool_news pool_waits
+        offering_memories offering_news overrides plans pool_memories pool_news pool_resources pool_waits
         pools relays running_workers shadow_plans started_workers
         worker_counts
         worker_supply workers;

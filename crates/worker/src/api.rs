@@ -74,9 +74,13 @@ pub(crate) struct Advice {
 
 /// The state of a worker's launch config.
 #[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct LaunchConfigState {
     pub(crate) state: String,
     pub(crate) reason: String,
+    /// The launch config that the worker gets when it registers again.
+    #[serde(default)]
+    pub(crate) next_launch_config_id: Option<String>,
 }
 
 /// The length of a log on the server.

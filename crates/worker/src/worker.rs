@@ -14,13 +14,13 @@ use crate::aws;
 use crate::client::{Call, CallError, Client, NoClient};
 use crate::folders::{Folders, UnusableFolder};
 use crate::guardian::Guardian;
-use crate::identity::{Identity, Kind};
+use crate::identity::{Identity, Kind, Proof};
 use crate::machine::{Backoff, Machine, pause};
 use crate::registration::{RegisteredWorker, RegistrationError};
 use crate::run::{RunContext, run};
 use crate::settings::{BadSettings, Settings};
 use crate::stop::{Stop, Stops};
-use ExitReason::{Expected, Failed};
+use ExitReason::{Expected, Failed, Replaced};
 
 /// A worker without work that could reach no server for this long stops.
 const MAX_SILENCE: Duration = Duration::from_secs(10 * 60);
@@ -69,6 +69,8 @@ enum ExitReason {
     Expected(String),
     /// An exit because of an error.
     Failed(String),
+    /// The worker has another launch config now: it registers again, and goes on.
+    Replaced { next_id: String, reason: String },
 }
 
 /// An event in the main loop.
@@ -100,40 +102,59 @@ impl Worker {
         )?);
         let folders = Folders::prepare(&self.identity.work_dir)?;
         let guardian = Guardian::start().map_err(WorkerError::Guardian)?;
-        let identity = Arc::new(self.identity);
-        let registered = tokio::select! {
-            entered = RegisteredWorker::start(Arc::clone(&identity), Arc::clone(&client)) => entered?,
-            () = self.stops.reaches(Stop::Drain) => return Ok(()),
-        };
-        let config = &registered.standing().worker_config;
-        let settings = match Settings::read(config, identity.capacity, identity.kind) {
-            Ok(settings) => settings,
-            Err(problem) => {
-                report_problem(&identity, &client, &registered, &problem).await;
-                remove_worker(&identity, &client, &registered).await;
-                return Err(problem.into());
-            }
-        };
-        let site = RunContext {
-            identity,
+        let site = Arc::new(RunContext {
+            identity: Arc::new(self.identity),
             client,
             folders,
             guardian,
             stops: Stops::default(),
-        };
+        });
         let notices = aws::watch(self.notices, self.stops.clone());
-        let work_loop = WorkLoop {
-            site: Arc::new(site),
-            registered: Arc::new(registered),
-            settings,
-            stops: self.stops,
-            drain_grace: self.drain_grace,
-            leaving: CancellationToken::new(),
-        };
         tokio::select! {
-            outcome = work_loop.work() => outcome,
+            outcome = work_with_each_config(&site, &self.stops, self.drain_grace) => outcome,
             never = notices => match never {},
         }
+    }
+}
+
+/// Registers and works. When another launch config replaces that of the worker, it does so again.
+async fn work_with_each_config(
+    site: &Arc<RunContext>,
+    stops: &Stops,
+    drain_grace: Duration,
+) -> Result<(), WorkerError> {
+    let mut given_id = None;
+    loop {
+        let (identity, client) = (Arc::clone(&site.identity), Arc::clone(&site.client));
+        let registered = tokio::select! {
+            entered = RegisteredWorker::start(identity, client) => entered?,
+            () = stops.reaches(Stop::Drain) => return Ok(()),
+        };
+        let (identity, client) = (&site.identity, &site.client);
+        let config = &registered.standing().worker_config;
+        let settings = match Settings::read(config, identity.capacity, identity.kind) {
+            Ok(settings) => settings,
+            Err(problem) => {
+                report_problem(identity, client, &registered, &problem).await;
+                remove_worker(identity, client, &registered).await;
+                return Err(problem.into());
+            }
+        };
+        let work_loop = WorkLoop {
+            site: Arc::clone(site),
+            registered: Arc::new(registered),
+            settings,
+            stops: stops.clone(),
+            drain_grace,
+            given_id,
+            leaving: CancellationToken::new(),
+        };
+        given_id = match work_loop.work().await? {
+            // The relay registers its hosts: the next process asks it.
+            Some(_) if matches!(site.identity.proof, Proof::Relay(_)) => return Ok(()),
+            Some(next_id) => Some(next_id),
+            None => return Ok(()),
+        };
     }
 }
 
@@ -144,23 +165,39 @@ struct WorkLoop {
     settings: Settings,
     stops: Stops,
     drain_grace: Duration,
+    /// The launch config for which it registered again. It does not do so twice in a row for the
+    /// same one.
+    given_id: Option<String>,
     /// When cancelled, nothing more is claimed.
     leaving: CancellationToken,
 }
 
 impl WorkLoop {
-    async fn work(self) -> Result<(), WorkerError> {
+    /// Works until the worker exits, or until another launch config replaces its own: then its id.
+    async fn work(self) -> Result<Option<String>, WorkerError> {
         let (mut runs, mut claiming) = (JoinSet::new(), None);
         let leave = self.work_until_exit(&mut runs, &mut claiming).await;
-        let (Expected(reason) | Failed(reason)) = &leave;
-        tracing::info!("worker {} exits: {reason}", self.site.identity);
+        let identity = &self.site.identity;
+        match &leave {
+            Expected(reason) | Failed(reason) => {
+                tracing::info!("worker {identity} exits: {reason}")
+            }
+            Replaced { reason, .. } => {
+                tracing::info!("worker {identity} will register again: {reason}");
+            }
+        }
         tokio::select! {
             () = self.finish_and_give_back(&leave, &mut runs, claiming) => {}
             never = self.stay_meanwhile(&leave) => match never {},
         }
+        if let Replaced { next_id, .. } = leave {
+            // Otherwise it would continue its registration, with the old configuration.
+            self.registered.forget();
+            return Ok(Some(next_id));
+        }
         remove_worker(&self.site.identity, &self.site.client, &self.registered).await;
         match leave {
-            Expected(_) => Ok(()),
+            Expected(_) | Replaced { .. } => Ok(None),
             Failed(reason) => Err(WorkerError::Unwanted(reason)),
         }
     }
@@ -212,7 +249,7 @@ impl WorkLoop {
     /// Waits for work, unless the fleet does not need this worker.
     fn claim(&self, n_tasks: u32) -> Activity<WorkerEvent> {
         let (site, registered) = (Arc::clone(&self.site), Arc::clone(&self.registered));
-        let leaving = self.leaving.clone();
+        let (leaving, given_id) = (self.leaving.clone(), self.given_id.clone());
         Box::pin(async move {
             let mut backoff = Backoff::new(FIRST_RETRY, LONGEST_RETRY);
             let mut n_tasks = n_tasks.min(MAX_CLAIMS);
@@ -225,8 +262,8 @@ impl WorkLoop {
                     let reason = format!("the server asked it to stop: {}", advice.reason);
                     return WorkerEvent::Leave(Expected(reason));
                 }
-                if let Some(reason) = archived(&site, &registered).await {
-                    return WorkerEvent::Leave(Expected(reason));
+                if let Some(leave) = archived(&site, &registered, given_id.as_deref()).await {
+                    return WorkerEvent::Leave(leave);
                 }
                 if leaving.is_cancelled() {
                     break;
@@ -306,7 +343,7 @@ impl WorkLoop {
         mut claiming: Option<Activity<WorkerEvent>>,
     ) {
         self.leaving.cancel();
-        if let (Expected(_), Stop::No) = (leave, self.stops.now()) {
+        if let (Expected(_) | Replaced { .. }, Stop::No) = (leave, self.stops.now()) {
             // It was not needed before, but now it is.
             self.take_up(last_claims(claiming.take()).await, runs);
         }
@@ -317,7 +354,7 @@ impl WorkLoop {
     /// The last tasks may outlast the registration, and artifacts are reported with its
     /// credentials.
     async fn stay_meanwhile(&self, leave: &ExitReason) -> Infallible {
-        if let Expected(_) = leave {
+        if let Expected(_) | Replaced { .. } = leave {
             let problem = self.registered.stay().await;
             tracing::warn!("the last tasks continue, but {problem}");
         }
@@ -419,9 +456,14 @@ async fn advice(site: &RunContext, registered: &RegisteredWorker) -> Result<Advi
     site.client.send(&call, Some(&credentials)).await
 }
 
-/// Why a static worker stops, if its launch config is archived. Launched workers are asked to stop
-/// for this reason, too, so they need not ask. A failed request is no reason to exit.
-async fn archived(site: &RunContext, registered: &RegisteredWorker) -> Option<String> {
+/// Whether the launch config of a static worker is archived: it exits, or registers again if
+/// another one replaces it. Launched workers are asked to stop for this reason, too, so they need
+/// not ask. A failed request is no reason to exit.
+async fn archived(
+    site: &RunContext,
+    registered: &RegisteredWorker,
+    given_id: Option<&str>,
+) -> Option<ExitReason> {
     match site.identity.kind {
         Kind::Launched => return None,
         Kind::Static => {}
@@ -432,9 +474,19 @@ async fn archived(site: &RunContext, registered: &RegisteredWorker) -> Option<St
         .client
         .send::<LaunchConfigState>(&call, Some(&credentials));
     let answer = answer.await.ok().filter(LaunchConfigState::is_archived)?;
-    // The next process registers, and so gets the configuration that is in force then.
-    registered.forget();
-    Some(format!("its launch config is archived: {}", answer.reason))
+    match answer.next_launch_config_id {
+        Some(next_id) if given_id == Some(next_id.as_str()) => None,
+        Some(next_id) => Some(Replaced {
+            next_id,
+            reason: answer.reason,
+        }),
+        None => {
+            // The next process registers, and so gets the configuration that is in force then.
+            registered.forget();
+            let reason = answer.reason;
+            Some(Expected(format!("its launch config is archived: {reason}")))
+        }
+    }
 }
 
 /// Waits for the future, if it exists.

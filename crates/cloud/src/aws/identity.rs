@@ -191,6 +191,7 @@ mod tests {
         let claim = IdentityClaim {
             pool: &values::pool(&worker, &json!({})),
             worker: &worker,
+            launch_config: None,
             proof: &proof,
             now: values::now(),
         };

@@ -7,6 +7,7 @@ use domain::launch::Cause;
 use domain::launch_config::LaunchConfig;
 use serde_json::{Map, Value, json};
 
+use super::instance_types;
 use super::parameters::Parameters;
 use super::tags::LaunchTags;
 use crate::{LaunchError, LaunchOrder};
@@ -50,6 +51,9 @@ pub(crate) fn build_call(
     let mut asked = run_parameters(order.launch_config)
         .cloned()
         .ok_or_else(|| invalid_config("the launch config has no launchConfig"))?;
+    if let Some(chosen) = instance_types::chosen(order).map_err(|error| invalid_config(&error))? {
+        asked.insert("InstanceType".to_owned(), json!(chosen));
+    }
     let tags_of_launch = LaunchTags {
         root_url,
         provider_id,
@@ -171,6 +175,24 @@ mod tests {
         assert_eq!(asked.get("MaxCount"), Some("3"));
         assert_eq!(asked.get("ClientToken"), Some(Ordering::TOKEN));
         assert_eq!(asked.get("ImageId"), Some("ami-1"));
+    }
+
+    #[test]
+    fn of_several_instance_types_the_one_of_the_bid_is_launched() {
+        let several = json!({"region": "us-west-2", "launchConfig": {"ImageId": "ami-1"},
+            "instanceTypes": [{"instanceType": "m5.large"}, {"instanceType": "m5.xlarge"}]});
+        let with = |data: Value| {
+            let order = Ordering::of(several.clone()).won_by(data);
+            order.call().map_err(|error| error.to_string())
+        };
+        let call = with(json!({"instanceType": "m5.xlarge"})).unwrap();
+        assert_eq!(call.parameters.get("InstanceType"), Some("m5.xlarge"));
+        for (data, named) in [(json!({}), "none"), (json!({"instanceType": "x1"}), "x1")] {
+            let expected = format!(
+                "the launch has no bid for one of the launch config's instanceTypes, but for {named}"
+            );
+            assert_eq!(with(data).unwrap_err(), expected);
+        }
     }
 
     #[test]

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use domain::id::{WorkerGroup, WorkerKey};
 use domain::launch::Cause;
 use domain::launch_config::LaunchConfig;
-use domain::plan::Bid;
 use domain::plan::spot_prices::{self, PricePoint, PriceTable};
+use domain::plan::{Bid, BidRequest, Bids};
 use domain::time::Timestamp;
 use domain::worker::Worker;
 use futures_util::stream::{self, StreamExt as _};
@@ -16,7 +16,6 @@ use serde::de::DeserializeOwned;
 use super::AwsProvider;
 use super::client::LAUNCH_LIMIT;
 use super::error::Ec2Error;
-use super::launch;
 use super::parameters::Parameters;
 use super::responses::{
     DescribeAvailabilityZones, DescribeInstances, DescribeSpotPriceHistory, EmptyResponse,
@@ -24,6 +23,7 @@ use super::responses::{
 };
 use super::row;
 use super::tags::{self, DEPLOYMENT, PROVIDER};
+use super::{instance_types, launch};
 use crate::{
     CloudError, LaunchError, LaunchOrder, LaunchedMachine, MachineEnd, Machines, OwnedMachine,
     OwnedPage, Region, Sighting,
@@ -45,14 +45,26 @@ pub(super) const MAX_PAGES: usize = 1_000;
 
 #[async_trait]
 impl Machines for AwsProvider {
-    fn bid(&self, config: &LaunchConfig, now: Timestamp) -> Result<Bid, String> {
+    fn bids(&self, config: &LaunchConfig, _request: Option<&BidRequest>, now: Timestamp) -> Bids {
         let region = launch::region(config).ok_or("the launch config has no region")?;
         let parameters =
             launch::run_parameters(config).ok_or("the launch config has no launchConfig")?;
         if !self.serves(region) {
             return Err(not_served(region));
         }
-        self.prices.bid(region, parameters, now)
+        let types = instance_types::of(config);
+        if types.is_empty() {
+            return Ok(vec![self.prices.bid(region, parameters, None, now)?]);
+        }
+        // All types are asked about, also if the price of the first is awaited.
+        let bids: Vec<Result<Bid, String>> = types
+            .iter()
+            .map(|kind| {
+                let bid = self.prices.bid(region, parameters, Some(kind.name), now)?;
+                Ok(kind.complete(bid))
+            })
+            .collect();
+        bids.into_iter().collect()
     }
 
     fn wants_refresh(&self) -> bool {

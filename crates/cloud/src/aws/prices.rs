@@ -91,18 +91,19 @@ impl Prices {
         self.file.as_ref()
     }
 
-    /// The bid for one machine of this launch config: its price and its place. `Err`: its price is
-    /// awaited.
+    /// The bid for one machine of this launch config: its price and its place. `chosen`: its type,
+    /// if these parameters do not name it. `Err`: its price is awaited.
     pub(crate) fn bid(
         &self,
         region: &str,
         asked: &Map<String, Value>,
+        chosen: Option<&str>,
         now: Timestamp,
     ) -> Result<Bid, String> {
         let zone = asked
             .get("Placement")
             .and_then(|placement| placement["AvailabilityZone"].as_str());
-        let kind = asked.get("InstanceType").and_then(Value::as_str);
+        let kind = chosen.or_else(|| asked.get("InstanceType").and_then(Value::as_str));
         let spot = is_spot(asked);
         let price = match kind {
             None => None,
@@ -280,7 +281,7 @@ mod tests {
     }
 
     fn bid_or_reason(prices: &Prices, asked: Value, minute: i64) -> Result<Bid, String> {
-        prices.bid("us-west-2", asked.as_object().unwrap(), at(minute))
+        prices.bid("us-west-2", asked.as_object().unwrap(), None, at(minute))
     }
 
     /// Without a price while it is awaited.
@@ -331,7 +332,7 @@ mod tests {
         let price = |prices: &Prices, second: i64| {
             let asked = spot("m5.large");
             let now = at(0).plus_seconds(second);
-            let bid = prices.bid("us-west-2", asked.as_object().unwrap(), now);
+            let bid = prices.bid("us-west-2", asked.as_object().unwrap(), None, now);
             bid.map(|bid| bid.price)
         };
         // No answer comes.

@@ -24,6 +24,7 @@ pub(crate) struct Ordering {
     pool: Pool,
     launch_config: LaunchConfig,
     max_price: Option<f64>,
+    bid_data: Map<String, Value>,
 }
 
 impl Ordering {
@@ -52,7 +53,14 @@ impl Ordering {
             },
             pool,
             max_price: None,
+            bid_data: Map::new(),
         }
+    }
+
+    /// The data of the bid that won.
+    pub(crate) fn won_by(mut self, data: Value) -> Self {
+        self.bid_data = data.as_object().unwrap().clone();
+        self
     }
 
     pub(crate) fn paying(mut self, max_price: Option<f64>) -> Self {
@@ -70,7 +78,8 @@ impl Ordering {
             capacity_each: 1,
             max_price: self.max_price,
             price: None,
-            bid_data: &Map::new(),
+            bid_data: &self.bid_data,
+            pool_data: &Value::Null,
             root_url: "https://fleet.example.com",
             now: now(),
         };

@@ -91,6 +91,7 @@ impl World {
             max_price: Some(0.5),
             price: None,
             bid_data: &serde_json::Map::new(),
+            pool_data: &Value::Null,
             root_url: ROOT_URL,
             now: self.clock.now(),
         };

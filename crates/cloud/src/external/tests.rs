@@ -66,6 +66,7 @@ impl World {
             max_price: None,
             price: None,
             bid_data: &Map::new(),
+            pool_data: &Value::Null,
             root_url: ROOT_URL,
             now: self.clock.now(),
         };
@@ -74,7 +75,7 @@ impl World {
 
     fn bids(&self, sizes: &[&str]) -> Vec<ShortBid> {
         let configs = self.launch_configs(sizes).into_iter();
-        let bids = configs.map(|it| self.provider.bid(&it, self.clock.now()));
+        let bids = configs.map(|it| self.provider.first_bid(&it, self.clock.now()));
         bids.map(|bid| bid.map(|it| (it.price, it.utility, it.place)))
             .collect()
     }

@@ -6,7 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-use domain::id::{LaunchConfigId, LaunchToken, WorkerId, WorkerKey};
+use domain::id::{LaunchConfigId, LaunchToken, PoolId, WorkerId, WorkerKey};
 use domain::time::{HOUR_MS, Timestamp};
 
 use crate::{MachineEnd, Sighting};
@@ -20,6 +20,8 @@ pub(super) struct Machine {
     /// `None`: a machine that no launch of ours made.
     pub(super) token: Option<LaunchToken>,
     pub(super) launch_config_id: Option<LaunchConfigId>,
+    /// Its kind, if its launch config has several.
+    pub(super) kind: Option<String>,
     /// The image that it boots, if its launch config names one.
     pub(super) image: Option<String>,
     pub(super) made: Timestamp,
@@ -37,7 +39,7 @@ pub(super) struct Machine {
 pub(super) struct Inventory {
     machines: HashMap<WorkerId, Machine>,
     by_token: HashMap<LaunchToken, Vec<WorkerId>>,
-    /// Number of machines: in total, and by launch config and region.
+    /// Number of machines: in total, and by launch config, kind and region.
     live: u64,
     live_by_place: HashMap<String, u64>,
     /// Whether ended machines are shown for ever.
@@ -52,6 +54,7 @@ impl Machine {
             key,
             token: None,
             launch_config_id: None,
+            kind: None,
             image: None,
             made,
             up: Some(made),
@@ -86,17 +89,27 @@ impl Machine {
     }
 
     /// The names under which it counts against the stock.
-    fn places(&self) -> [Option<&str>; 2] {
-        let config = self.launch_config_id.as_ref().map(LaunchConfigId::as_str);
-        [config, Some(self.key.group.as_str())]
+    fn places(&self) -> Vec<String> {
+        let group = self.key.group.to_string();
+        let config = self.launch_config_id.as_ref();
+        let kind = config
+            .zip(self.kind.as_ref())
+            .map(|(config, kind)| kind_of(config, kind));
+        let config = config.map(LaunchConfigId::to_string);
+        config.into_iter().chain(kind).chain([group]).collect()
     }
+}
+
+/// The name under which machines of this kind count.
+pub(super) fn kind_of(config: &LaunchConfigId, kind: &str) -> String {
+    format!("{config} {kind}")
 }
 
 impl Inventory {
     pub(super) fn add(&mut self, machine: Machine) {
         self.live += 1;
-        for place in machine.places().into_iter().flatten() {
-            *self.live_by_place.entry(place.to_owned()).or_default() += 1;
+        for place in machine.places() {
+            *self.live_by_place.entry(place).or_default() += 1;
         }
         let id = machine.key.id.clone();
         if let Some((ends, _)) = machine.ends {
@@ -152,6 +165,12 @@ impl Inventory {
         self.live
     }
 
+    /// The machines of a pool that have not ended.
+    pub(super) fn live_of_pool(&self, pool_id: &PoolId) -> usize {
+        let of_pool = |machine: &&Machine| machine.key.pool_id == *pool_id && machine.counted;
+        self.machines.values().filter(of_pool).count()
+    }
+
     pub(super) fn live_in(&self, place: &str) -> u64 {
         self.live_by_place.get(place).copied().unwrap_or_default()
     }
@@ -165,10 +184,10 @@ impl Inventory {
         };
         if std::mem::take(&mut machine.counted) {
             self.live -= 1;
-            for place in machine.places().into_iter().flatten() {
-                match self.live_by_place.get_mut(place) {
+            for place in machine.places() {
+                match self.live_by_place.get_mut(&place) {
                     Some(live) if *live > 1 => *live -= 1,
-                    _ => drop(self.live_by_place.remove(place)),
+                    _ => drop(self.live_by_place.remove(&place)),
                 }
             }
         }

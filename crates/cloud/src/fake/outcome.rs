@@ -39,4 +39,7 @@ pub enum Call {
     FindImage,
     DeleteImage,
     OwnedImages,
+    PreparePool,
+    ReleasePool,
+    Terminate,
 }

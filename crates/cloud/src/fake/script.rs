@@ -2,14 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-use domain::id::{LaunchConfigId, LaunchToken, WorkerGroup, WorkerKey};
+use domain::id::{LaunchConfigId, LaunchToken, PoolId, WorkerGroup, WorkerKey};
 use domain::launch::Cause;
-use domain::plan::Bid;
+use domain::plan::{Bid, BidRequest};
 use domain::time::Timestamp;
 
 use super::images::Images;
 use super::inventory::{Inventory, Machine};
 use super::outcome::{Call, Decider, LaunchOutcome};
+use super::pools::Groups;
 use super::{FakeCloud, Sighting};
 use crate::{CloudError, LaunchOrder, Place, PlacesUnknown};
 
@@ -20,11 +21,14 @@ const MAX_TOKENS_COUNTED: usize = 100_000;
 pub(super) struct State {
     pub(super) inventory: Inventory,
     pub(super) images: Images,
+    pub(super) groups: Groups,
     /// Machine limits, by launch config or region.
     pub(super) stock: HashMap<String, u64>,
     pub(super) prices: HashMap<String, f64>,
     /// Complete bids, by launch config.
-    pub(super) bids: HashMap<String, Bid>,
+    pub(super) bids: HashMap<String, Vec<Bid>>,
+    /// The last need for which bids were asked, by launch config.
+    pub(super) requests: HashMap<String, BidRequest>,
     /// Launch configs for which it refuses to bid, and why.
     pub(super) refused_bids: HashMap<String, String>,
     /// Its places, instead of those in its settings.
@@ -104,6 +108,21 @@ impl State {
 
 /// Scripts.
 impl FakeCloud {
+    /// From now on, machines need a group of their pool.
+    pub fn need_groups(&self) {
+        self.state().groups.are_needed = true;
+    }
+
+    /// The pools with a group.
+    pub fn groups(&self) -> Vec<PoolId> {
+        self.state().groups.made.keys().cloned().collect()
+    }
+
+    /// Loses the next answer about a group.
+    pub fn lose_group_answer(&self) {
+        self.state().groups.loses_answer = true;
+    }
+
     /// Sets the outcomes of the next launches, in order.
     pub fn next_launches(&self, outcomes: impl IntoIterator<Item = LaunchOutcome>) {
         self.state().outcomes.extend(outcomes);
@@ -153,11 +172,21 @@ impl FakeCloud {
 
     /// Bids exactly this for a launch config, also if it is nonsense; `None`: as usual again.
     pub fn set_bid(&self, config: &LaunchConfigId, bid: Option<Bid>) {
+        self.set_bids(config, bid.map(|bid| vec![bid]));
+    }
+
+    /// The same with several bids.
+    pub fn set_bids(&self, config: &LaunchConfigId, bids: Option<Vec<Bid>>) {
         let mut state = self.state();
-        match bid {
-            Some(bid) => state.bids.insert(config.to_string(), bid),
+        match bids {
+            Some(bids) => state.bids.insert(config.to_string(), bids),
             None => state.bids.remove(config.as_str()),
         };
+    }
+
+    /// The last need for which it was asked for bids.
+    pub fn last_request(&self, config: &LaunchConfigId) -> Option<BidRequest> {
+        self.state().requests.get(config.as_str()).copied()
     }
 
     /// Refuses to bid for a launch config, or stops refusing.

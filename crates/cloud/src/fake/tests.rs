@@ -64,6 +64,7 @@ impl World {
             max_price: None,
             price: None,
             bid_data: &Map::new(),
+            pool_data: &Value::Null,
             root_url: ROOT_URL,
             now: self.cloud.now(),
         };
@@ -228,7 +229,7 @@ async fn stock_is_limited_by_launch_config_and_region_and_in_total() {
     let large = world.launch_config(json!({"region": "moon", "size": "large"}));
     let elsewhere = world.launch_config(json!({"region": "mars"}));
     let bids = |config: &LaunchConfig| {
-        let bid = world.cloud.bid(config, world.cloud.now());
+        let bid = world.cloud.first_bid(config, world.cloud.now());
         bid.unwrap().available
     };
     assert_eq!(bids(&world.small()), Some(3));
@@ -400,7 +401,7 @@ async fn bids_have_prices_from_the_launch_config_the_settings_or_the_script() {
     world.cloud.set_silent(&silent.id, Some("sold out"));
     let bids = |configs: Vec<LaunchConfig>| {
         let configs = configs.into_iter();
-        let bids = configs.map(|it| world.cloud.bid(&it, world.cloud.now()));
+        let bids = configs.map(|it| world.cloud.first_bid(&it, world.cloud.now()));
         bids.collect::<Vec<_>>()
     };
     let told = bids(vec![plain, priced, scripted, silent.clone()]);
@@ -421,7 +422,7 @@ async fn bids_have_prices_from_the_launch_config_the_settings_or_the_script() {
 #[tokio::test]
 async fn a_scripted_bid_is_made_as_it_is_and_others_say_what_is_configured() {
     let world = World::new();
-    let bid = |config: &LaunchConfig| world.cloud.bid(config, world.cloud.now()).unwrap();
+    let bid = |config: &LaunchConfig| world.cloud.first_bid(config, world.cloud.now()).unwrap();
     let config = world.launch_config(json!({"bootSeconds": 40, "reliability": 0.9}));
     let usual = bid(&config);
     assert_eq!(

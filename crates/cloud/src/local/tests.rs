@@ -92,6 +92,7 @@ impl Machine {
             max_price: None,
             price: None,
             bid_data: &serde_json::Map::new(),
+            pool_data: &Value::Null,
             root_url: ROOT_URL,
             now: self.clock.now(),
         };
@@ -540,7 +541,7 @@ fn a_worker_costs_what_the_operator_says_or_nothing() {
         let provider = LocalProvider::new(context_at("here", &TestClock::new()), settings);
         let pool = pool(&worker(WorkerState::Running), &json!({}));
         let config = suite::launch_config(&pool, 0, serde_json::Map::new());
-        provider.bid(&config, now()).unwrap().price
+        provider.first_bid(&config, now()).unwrap().price
     };
     assert_eq!(price(json!({})), Some(0.0));
     assert_eq!(price(json!({"cost_per_hour": 0.03})), Some(0.03));

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use contract::{Problem, Schemas};
-use domain::plan::Bid;
+use domain::plan::{Bid, Bids, MAX_BIDS as MAX_BIDS_EACH};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -27,8 +27,8 @@ const MAX_BID_TIME: Duration = Duration::from_secs(30);
 /// No request begins later than this after the first.
 const MAX_ROUND_TIME: Duration = Duration::from_secs(75);
 
-/// Bids for launch configs: a bid, or why there is none.
-type Matched = Vec<Result<Bid, String>>;
+/// Bids for launch configs, or why there are none.
+type Matched = Vec<Bids>;
 
 #[expect(private_bounds, reason = "a transport is a detail of this crate")]
 impl<C: Transport> ProtocolProvider<C> {
@@ -87,7 +87,7 @@ impl<C: Transport> ProtocolProvider<C> {
         let checked = |bid| CheckedBid::of(&self.context.schemas, bid);
         match bids.bids.len() {
             // A provider that does not price launch configs returns no bids.
-            0 => Ok(vec![Ok(Bid::plain(String::new())); keys.len()]),
+            0 => Ok(vec![Ok(vec![Bid::plain(String::new())]); keys.len()]),
             count if count > MAX_BIDS => Err(format!(
                 "{id} answered with {count} bids, and {MAX_BIDS} are the limit"
             )),
@@ -113,16 +113,33 @@ impl<C: Transport> ProtocolProvider<C> {
                 "{id} answered with {received} bids for {asked} launch configs"
             ));
         }
-        Ok(bids.into_iter().map(|bid| bid.bid).collect())
+        Ok(bids.into_iter().map(|bid| Ok(vec![bid.bid?])).collect())
     }
 
-    fn named(&self, key: &Key, keys: &[Key], bids: &[CheckedBid]) -> Result<Bid, String> {
+    fn named(&self, key: &Key, keys: &[Key], bids: &[CheckedBid]) -> Bids {
         let id = &self.context.id;
-        let mut own = bids.iter().filter(|bid| bid.is_for(key));
-        match (own.next(), own.count()) {
-            (Some(bid), 0) => bid.bid.clone(),
-            (Some(_), more) => Err(format!("{id} made {} bids for it", more + 1)),
-            (None, _) => {
+        let own: Vec<&CheckedBid> = bids.iter().filter(|bid| bid.is_for(key)).collect();
+        let most = match self.bids_for_quantity() {
+            true => MAX_BIDS_EACH,
+            false => 1,
+        };
+        match own.as_slice() {
+            [only] => Ok(vec![only.bid.clone()?]),
+            [first, ..] if own.len() <= most => {
+                let good: Vec<Bid> = own.iter().filter_map(|bid| bid.bid.clone().ok()).collect();
+                match good.is_empty() {
+                    true => Ok(vec![first.bid.clone()?]),
+                    false => Ok(good),
+                }
+            }
+            [_, ..] if most == 1 => Err(format!("{id} made {} bids for it", own.len())),
+            [_, ..] => {
+                let count = own.len();
+                Err(format!(
+                    "{id} made {count} bids for it, and {most} are the limit"
+                ))
+            }
+            [] => {
                 let mut others = bids
                     .iter()
                     .filter(|bid| !keys.iter().any(|key| bid.is_for(key)));

@@ -1,14 +1,15 @@
 //! Caches the bids of a protocol provider, because plans ask often and must not wait.
 //!
 //! A launch config waits for the first answer of its provider: without a bid there is no launch. A
-//! provider that fails to answer keeps its last bids until they are stale.
+//! provider that fails to answer keeps its last bids until they are stale. One that bids for a
+//! quantity is asked again when the need has grown, and plans wait a little for its answer.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use domain::id::{LaunchConfigId, PoolId, ProviderId};
 use domain::launch_config::LaunchConfig;
-use domain::plan::Bid;
+use domain::plan::{Bid, BidRequest, Bids};
 use domain::time::{HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp};
 use serde_json::{Value, json};
 
@@ -20,6 +21,10 @@ const ASK_AGAIN_MS: i64 = 4 * MINUTE_MS;
 const RETRY_MS: i64 = MINUTE_MS;
 /// Ask again about a bid this long before it expires, so that the next one is there in time.
 const AHEAD_MS: i64 = 15 * SECOND_MS;
+/// Do not ask again because needs have grown before this time has passed.
+const GROWN_RETRY_MS: i64 = 10 * SECOND_MS;
+/// Plans wait this long for bids for a need that has grown; then the last bids count again.
+const AWAITED_FOR_MS: i64 = 15 * SECOND_MS;
 /// Stop asking about a launch config that no plan has needed for this long.
 const WANTED_FOR_MS: i64 = HOUR_MS;
 /// Launch configs beyond this limit get a default bid without asking the provider.
@@ -37,49 +42,73 @@ struct CacheState {
     has_new: bool,
     /// A plan needs a bid that is missing or expires soon.
     lacks_some: bool,
+    /// The need of a plan is larger than the one of the last request.
+    has_grown: bool,
     last_asked: Option<Timestamp>,
 }
 
 struct Entry {
     content: Value,
     wanted: Timestamp,
-    answer: Option<(Timestamp, Result<Bid, String>)>,
+    answer: Option<(Timestamp, Bids)>,
+    /// The last need; `None`: the provider does not bid for a quantity.
+    need: Option<BidRequest>,
+    /// The units of the last request.
+    asked_units: u64,
+    /// Since when plans wait for bids for the present need.
+    awaited: Option<Timestamp>,
     /// Why there is no valid answer to the last request.
     failure: Option<String>,
 }
 
 impl BidCache {
-    pub(super) fn bid(
+    /// `request`: the present need, if the provider bids for a quantity.
+    pub(super) fn bids(
         &self,
         provider_id: &ProviderId,
         config: &LaunchConfig,
+        request: Option<&BidRequest>,
         now: Timestamp,
-    ) -> Result<Bid, String> {
+    ) -> Bids {
         let mut state = self.state();
+        let asked_at = state.last_asked;
         let key = (config.pool_id.clone(), config.id.clone());
         let Some(entry) = state.entries.get_mut(&key) else {
             if state.entries.len() >= MAX_REMEMBERED {
-                return Ok(Bid::plain(String::new()));
+                return Ok(vec![Bid::plain(String::new())]);
             }
-            state.entries.insert(key, Entry::new(config, now));
+            state.entries.insert(key, Entry::new(config, request, now));
             state.has_new = true;
             return Err(awaited(provider_id));
         };
         entry.wanted = now;
+        let may_ask = !is_within(GROWN_RETRY_MS, asked_at, now);
+        let has_grown = entry.note(request, may_ask, now);
+        if entry.waits(now) {
+            let units = entry.need.map_or(0, |need| need.units);
+            state.has_grown = true;
+            return Err(format!(
+                "its bids for {units} units are not known yet, and {provider_id} is asked for them"
+            ));
+        }
         let bid = match (entry.usable_answer(now), &entry.failure) {
             (Some(answer), _) => answer.clone(),
             (None, Some(failure)) => Err(failure.clone()),
             (None, None) => Err(awaited(provider_id)),
         };
-        state.lacks_some |= entry.is_lacking(now);
+        let lacks_some = entry.is_lacking(now);
+        state.lacks_some |= lacks_some;
+        state.has_grown |= has_grown;
         bid
     }
 
     /// Whether to ask soon: a plan needs bids that are missing.
     pub(super) fn lacks_some(&self, now: Timestamp) -> bool {
         let state = self.state();
-        let asked_lately = |asked: Timestamp| (0..RETRY_MS).contains(&now.millis_since(asked));
-        state.has_new || state.lacks_some && !state.last_asked.is_some_and(asked_lately)
+        let asked_within = |ms| is_within(ms, state.last_asked, now);
+        state.has_new
+            || state.lacks_some && !asked_within(RETRY_MS)
+            || state.has_grown && !asked_within(GROWN_RETRY_MS)
     }
 
     /// The launch configs to ask about now, in batches. Forgets those that no plan needs any more.
@@ -87,22 +116,24 @@ impl BidCache {
         let mut state = self.state();
         state.has_new = false;
         state.lacks_some = false;
+        state.has_grown = false;
         state.last_asked = Some(now);
         let entries = &mut state.entries;
         entries.retain(|_, entry| now.millis_since(entry.wanted) <= WANTED_FOR_MS);
         let wanted: Vec<_> = entries
-            .iter()
+            .iter_mut()
             .filter(|(_, entry)| entry.is_due(now))
-            .map(|(key, entry)| (key.clone(), entry.content.clone()))
+            .map(|(key, entry)| (key.clone(), entry.question()))
             .collect();
         wanted.chunks(batch).map(<[_]>::to_vec).collect()
     }
 
-    /// A valid answer: a bid, or why there is none.
-    pub(super) fn answered(&self, key: &Key, answer: Result<Bid, String>, now: Timestamp) {
+    /// A valid answer: bids, or why there are none.
+    pub(super) fn answered(&self, key: &Key, answer: Bids, now: Timestamp) {
         if let Some(entry) = self.state().entries.get_mut(key) {
             entry.answer = Some((now, answer));
             entry.failure = None;
+            entry.awaited = None;
         }
     }
 
@@ -110,6 +141,7 @@ impl BidCache {
     pub(super) fn failed(&self, key: &Key, why: String) {
         if let Some(entry) = self.state().entries.get_mut(key) {
             entry.failure = Some(why);
+            entry.awaited = None;
         }
     }
 
@@ -119,7 +151,7 @@ impl BidCache {
 }
 
 impl Entry {
-    fn new(config: &LaunchConfig, now: Timestamp) -> Self {
+    fn new(config: &LaunchConfig, request: Option<&BidRequest>, now: Timestamp) -> Self {
         let content = json!({
             "workerPoolId": config.pool_id.as_str(),
             "launchConfigId": config.id.as_str(),
@@ -129,12 +161,49 @@ impl Entry {
             content,
             wanted: now,
             answer: None,
+            need: request.copied(),
+            asked_units: 0,
+            awaited: None,
             failure: None,
         }
     }
 
+    /// Notes the present need, and whether plans wait for bids for it. Returns whether it is larger
+    /// than that of the last request.
+    fn note(&mut self, request: Option<&BidRequest>, may_ask: bool, now: Timestamp) -> bool {
+        if request.is_some() {
+            self.need = request.copied();
+        }
+        let has_grown = self.has_grown();
+        if !has_grown {
+            self.awaited = None;
+        } else if may_ask && self.awaited.is_none() {
+            self.awaited = Some(now);
+        }
+        has_grown
+    }
+
+    fn has_grown(&self) -> bool {
+        self.need.is_some_and(|need| need.units > self.asked_units)
+    }
+
+    /// Whether plans wait for bids for the present need.
+    fn waits(&self, now: Timestamp) -> bool {
+        self.answer.is_some() && is_within(AWAITED_FOR_MS, self.awaited, now)
+    }
+
+    /// The part of a request about this launch config.
+    fn question(&mut self) -> Value {
+        let mut question = self.content.clone();
+        if let Some(need) = self.need {
+            self.asked_units = need.units;
+            question["need"] = json!({"units": need.units, "by": need.by.to_string()});
+        }
+        question
+    }
+
     /// After the clock was set back a little, the answer stays in use until there is a new one.
-    fn usable_answer(&self, now: Timestamp) -> Option<&Result<Bid, String>> {
+    fn usable_answer(&self, now: Timestamp) -> Option<&Bids> {
         let (at, answer) = self.answer.as_ref()?;
         (now.millis_since(*at).abs() <= FRESH_MS).then_some(answer)
     }
@@ -142,14 +211,17 @@ impl Entry {
     /// Whether to ask now, if there is a request for bids.
     fn is_due(&self, now: Timestamp) -> bool {
         let is_old = |at: Timestamp| now.millis_since(at) >= ASK_AGAIN_MS;
-        self.is_lacking(now) || self.answer.as_ref().is_some_and(|(at, _)| is_old(*at))
+        self.is_lacking(now)
+            || self.has_grown()
+            || self.answer.as_ref().is_some_and(|(at, _)| is_old(*at))
     }
 
     /// Whether this is a reason for a request: no answer is valid now and for a little longer.
     fn is_lacking(&self, now: Timestamp) -> bool {
-        let expires_soon = |bid: &Bid| {
+        let expires_soon = |bids: &Vec<Bid>| {
             let soon = now.plus_millis(AHEAD_MS);
-            bid.expires.is_some_and(|expires| expires <= soon)
+            let mut ends = bids.iter().filter_map(|bid| bid.expires);
+            ends.any(|expires| expires <= soon)
         };
         self.failure.is_some()
             || self.usable_answer(now).is_none()
@@ -158,6 +230,11 @@ impl Entry {
                 *at > now || answer.as_ref().is_ok_and(expires_soon)
             })
     }
+}
+
+/// Whether this moment, if there is one, is less than this time ago.
+fn is_within(ms: i64, at: Option<Timestamp>, now: Timestamp) -> bool {
+    at.is_some_and(|at| (0..ms).contains(&now.millis_since(at)))
 }
 
 fn awaited(provider_id: &ProviderId) -> String {
@@ -191,7 +268,7 @@ mod tests {
     }
 
     fn bid(book: &BidCache, config: &LaunchConfig, at: Timestamp) -> Result<Option<f64>, String> {
-        let bid = book.bid(&"racks".parse().unwrap(), config, at);
+        let bid = book.bids(&"racks".parse().unwrap(), config, None, at);
         bid.map(|bid| bid.price)
     }
 
@@ -219,7 +296,7 @@ mod tests {
             let batches = book.wanted(now(), 100);
             assert_eq!(batches.len(), n_asked.div_ceil(100));
             for (key, _) in batches.iter().flatten() {
-                book.answered(key, Ok(priced(1.0)), now());
+                book.answered(key, Ok(vec![priced(1.0)]), now());
             }
             let mut expected = vec![Ok(Some(1.0)); n_asked];
             expected.resize(count, Ok(None));
@@ -278,7 +355,7 @@ mod tests {
         assert!(one.0.lacks_some(at(1)));
         // The clock was set back.
         assert!(one.0.lacks_some(at(-9)));
-        one.0.answered(&one.key(), Ok(priced(2.0)), at(1));
+        one.0.answered(&one.key(), Ok(vec![priced(2.0)]), at(1));
         assert_eq!(one.n_wanted(1), 0);
         assert_eq!(one.bid(2), Ok(Some(2.0)));
         assert!(!one.0.lacks_some(at(3)));
@@ -289,7 +366,7 @@ mod tests {
     fn a_failure_replaces_the_last_bid_only_when_that_is_stale() {
         let one = One::new();
         let _ = one.bid(0);
-        one.0.answered(&one.key(), Ok(priced(2.0)), at(0));
+        one.0.answered(&one.key(), Ok(vec![priced(2.0)]), at(0));
         one.0.failed(&one.key(), "racks is down".to_owned());
         assert_eq!(one.bid(10), Ok(Some(2.0)));
         assert!(one.0.lacks_some(at(10)));
@@ -328,7 +405,7 @@ mod tests {
         let one = One::new();
         let _ = one.bid(100);
         assert_eq!(one.n_wanted(100), 1);
-        one.0.answered(&one.key(), Ok(priced(2.0)), at(100));
+        one.0.answered(&one.key(), Ok(vec![priced(2.0)]), at(100));
         assert_eq!(one.bid(99), Ok(Some(2.0)));
         assert!(one.0.lacks_some(at(99)));
         assert_eq!(one.n_wanted(99), 1);

@@ -15,6 +15,8 @@ use crate::{CloudError, Fills, LaunchedMachine, MachineEnd, OwnedMachine, Place,
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Description {
+    /// The highest version of the protocol that the provider knows.
+    pub(super) version: u32,
     pub(super) look_batch: usize,
     pub(super) max_machines: Option<u64>,
     #[serde(default)]
@@ -24,9 +26,23 @@ pub(super) struct Description {
     /// `None`: the provider takes no images.
     #[serde(default)]
     pub(super) images: Option<ImagesBody>,
+    /// The optional operations that the provider knows.
+    #[serde(default)]
+    pub(super) operations: Vec<OptionalOperation>,
     /// The error of the last try, if it failed.
     #[serde(skip)]
     pub(super) error: Option<CloudError>,
+}
+
+/// An optional operation that a provider knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum OptionalOperation {
+    CreateWorker,
+    UpdateWorker,
+    PreparePool,
+    ReleasePool,
+    Terminate,
 }
 
 #[derive(Debug, Deserialize)]
@@ -57,6 +73,7 @@ pub(super) struct BidBody {
     #[serde(default)]
     place: String,
     available: Option<u64>,
+    capacity_per_instance: Option<u32>,
     reliability: Option<f64>,
     ready_seconds: Option<f64>,
     expires: Option<Timestamp>,
@@ -135,6 +152,7 @@ impl BidBody {
                 utility: self.utility,
                 place: self.place,
                 available: self.available,
+                capacity_each: self.capacity_per_instance,
                 reliability: self.reliability,
                 ready_ms: self.ready_seconds.map(in_milliseconds),
                 expires: self.expires,
@@ -206,6 +224,16 @@ pub(super) fn worker(worker: &Worker) -> Value {
         described["launchConfigId"] = json!(id.as_str());
     }
     described
+}
+
+/// Adds the data that the provider keeps for the pool, if there is any: providers that keep none
+/// may refuse members that they do not know.
+pub(super) fn add_pool_data(question: &mut Value, data: &Value) {
+    if let Value::Object(data) = data
+        && !data.is_empty()
+    {
+        question["poolData"] = json!(data);
+    }
 }
 
 /// The proof in the form in which the worker sent it.

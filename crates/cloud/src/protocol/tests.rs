@@ -2,6 +2,8 @@
 
 mod bidding;
 mod images;
+mod optional;
+mod quantity;
 
 use ::testing::sizes_around;
 use domain::launch_config::LaunchConfig;
@@ -69,7 +71,12 @@ impl Transport for Recorder {
             | Operation::UploadImage
             | Operation::FindImage
             | Operation::DeleteImage
-            | Operation::OwnedImages => panic!("unexpected question: {}", operation.as_str()),
+            | Operation::OwnedImages
+            | Operation::CreateWorker
+            | Operation::UpdateWorker
+            | Operation::PreparePool
+            | Operation::ReleasePool
+            | Operation::Terminate => panic!("unexpected question: {}", operation.as_str()),
         };
         self.0.lock().unwrap().push(question);
         Ok(Answer {
@@ -108,7 +115,7 @@ async fn many_launch_configs_are_asked_about_in_batches_and_each_gets_its_own_bi
         let launch_configs: Vec<_> = (0..count).map(numbered).collect();
         let provider = provider();
         let prices = || -> Vec<Option<f64>> {
-            let price = |it| provider.bid(it, now()).ok()?.price;
+            let price = |it| provider.first_bid(it, now()).ok()?.price;
             launch_configs.iter().map(price).collect()
         };
         assert_eq!(prices(), vec![None; count]);
@@ -163,6 +170,7 @@ async fn an_order_above_the_limit_is_cut() {
             max_price: None,
             price: None,
             bid_data: &serde_json::Map::new(),
+            pool_data: &Value::Null,
             root_url: ROOT_URL,
             now: now(),
         };
@@ -188,6 +196,7 @@ async fn a_launch_gives_back_the_price_and_the_data_of_the_bid_that_won() {
             max_price: None,
             price,
             bid_data: data.as_object().unwrap(),
+            pool_data: &Value::Null,
             root_url: ROOT_URL,
             now: now(),
         };

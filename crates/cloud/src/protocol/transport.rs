@@ -23,6 +23,11 @@ pub(crate) enum Operation {
     FindImage,
     DeleteImage,
     OwnedImages,
+    CreateWorker,
+    UpdateWorker,
+    PreparePool,
+    ReleasePool,
+    Terminate,
 }
 
 #[async_trait]
@@ -95,6 +100,11 @@ impl Operation {
             Self::FindImage => "find-image",
             Self::DeleteImage => "delete-image",
             Self::OwnedImages => "owned-images",
+            Self::CreateWorker => "create-worker",
+            Self::UpdateWorker => "update-worker",
+            Self::PreparePool => "prepare-pool",
+            Self::ReleasePool => "release-pool",
+            Self::Terminate => "terminate",
         }
     }
 }

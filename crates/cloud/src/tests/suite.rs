@@ -119,6 +119,7 @@ impl<'a> Order<'a> {
             max_price: None,
             price: None,
             bid_data: &self.bid_data,
+            pool_data: &Value::Null,
             root_url: &self.root_url,
             now: self.fixture.now(),
         }
@@ -247,13 +248,13 @@ async fn every_launch_config_gets_a_bid(fixture: &dyn Fixture) {
     let pool = pool(fixture, config);
     for (content, position) in contents.into_iter().zip(0..) {
         let launch_config = launch_config(&pool, position, content);
-        let mut bid = machines(fixture).bid(&launch_config, fixture.now());
+        let mut bid = machines(fixture).first_bid(&launch_config, fixture.now());
         if bid.is_err() && machines(fixture).wants_refresh() {
             machines(fixture)
                 .refresh()
                 .await
                 .expect("the provider works");
-            bid = machines(fixture).bid(&launch_config, fixture.now());
+            bid = machines(fixture).first_bid(&launch_config, fixture.now());
         }
         assert_eq!(bid.map(|_| ()), Ok(()), "{position}");
     }
@@ -503,6 +504,7 @@ async fn verify(
     let claim = IdentityClaim {
         pool,
         worker,
+        launch_config: None,
         proof,
         now: fixture.now(),
     };

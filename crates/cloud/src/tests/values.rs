@@ -8,6 +8,7 @@ use access::seal::{Key, Keyring};
 use contract::Schemas;
 use domain::Version;
 use domain::id::WorkerKey;
+use domain::launch_config::{LaunchConfig, implied_for_hosts};
 use domain::pool::{Pool, PoolDefinition};
 use domain::time::{Clock, Timestamp};
 use domain::worker::{StoredWorker, Terms, Worker, WorkerState};
@@ -41,9 +42,20 @@ impl Case {
 
     pub(crate) async fn ask(&self, provider: &dyn Provider) -> Result<Verification, VerifyError> {
         let pool = pool(&self.worker, &self.config);
+        let launch_config = LaunchConfig {
+            pool_id: pool.id.clone(),
+            id: "lc".parse().unwrap(),
+            archived: false,
+            position: 0,
+            configuration: implied_for_hosts(&pool.definition.config),
+            created: now(),
+            last_modified: now(),
+            version: Version::FIRST,
+        };
         let claim = IdentityClaim {
             pool: &pool,
             worker: &self.worker,
+            launch_config: Some(&launch_config),
             proof: &self.proof,
             now: now(),
         };

@@ -284,7 +284,7 @@ mod tests {
         for config in &compiled.providers[0].launch_configs {
             let content = config.configuration.clone();
             lineup
-                .add(&compiled.providers[0], config, true, content)
+                .add(&compiled.providers[0], &config.attributes, true, content)
                 .unwrap();
         }
         let wanted = WantedPool {

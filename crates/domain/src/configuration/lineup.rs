@@ -6,9 +6,12 @@ use std::collections::BTreeMap;
 use rules::Attributes;
 use serde_json::{Map, Value};
 
-use super::compiled::{CompiledLaunchConfig, CompiledProvider};
+use super::compiled::CompiledProvider;
+use super::provider_catalog::WorkerSource;
 use crate::id::{BadId, LaunchConfigId, PoolId, ProviderId};
-use crate::launch_config::{has_own_id, id_for_second_provider, id_of, set_id, set_provider};
+use crate::launch_config::{
+    has_own_id, id_for_second_provider, id_of, set_id, set_provider, take_host_mark,
+};
 
 pub struct Lineup {
     pool_id: PoolId,
@@ -56,10 +59,13 @@ impl Lineup {
     pub fn add(
         &mut self,
         provider: &CompiledProvider,
-        config: &CompiledLaunchConfig,
+        attributes: &Attributes,
         is_of_first: bool,
         mut completed: Map<String, Value>,
     ) -> Result<LaunchConfigId, LineupError> {
+        if provider.takes == WorkerSource::Launches {
+            take_host_mark(&mut completed);
+        }
         if !is_of_first {
             set_provider(&mut completed, &provider.id);
         }
@@ -75,14 +81,14 @@ impl Lineup {
             let same = !is_twin(other) && other.configuration == completed;
             return match same {
                 true => Ok(id),
-                false => Err(self.taken(id, other, provider, config)),
+                false => Err(self.taken(id, other, provider, attributes)),
             };
         }
         self.places.insert(id.clone(), self.configs.len());
         self.configs.push(CompletedLaunchConfig {
             id: id.clone(),
             provider_id: provider.id.clone(),
-            attributes: config.attributes.clone(),
+            attributes: attributes.clone(),
             configuration: completed,
         });
         Ok(id)
@@ -102,13 +108,13 @@ impl Lineup {
         id: LaunchConfigId,
         other: &CompletedLaunchConfig,
         provider: &CompiledProvider,
-        config: &CompiledLaunchConfig,
+        attributes: &Attributes,
     ) -> LineupError {
         LineupError::Taken {
             id,
             pool_id: self.pool_id.clone(),
             provider_id: provider.id.clone(),
-            attributes: config.attributes.clone(),
+            attributes: attributes.clone(),
             other: other.attributes.clone(),
         }
     }

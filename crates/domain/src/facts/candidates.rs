@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::Facts;
-use crate::id::{LaunchConfigId, ProviderId, WorkerGroup, WorkerId, WorkerKey};
+use crate::id::{LaunchConfigId, OfferingId, ProviderId, WorkerGroup, WorkerId, WorkerKey};
 use crate::lifecycle::DEFAULT_IDLE_HOLD_MS;
 use crate::plan::Candidate;
 use crate::supply::{Presence, Signs};
@@ -23,6 +23,8 @@ pub struct RunningWorker {
     pub key: WorkerKey,
     pub provider_id: ProviderId,
     pub launch_config_id: Option<LaunchConfigId>,
+    /// The offering of its launch, if a strategy of the pool learned.
+    pub offering: Option<OfferingId>,
     pub capacity: u32,
     pub created: Timestamp,
     pub registered: Option<Timestamp>,
@@ -100,6 +102,7 @@ impl Facts {
         let idle_since = worker.last_task_ended.max(worker.registered);
         Candidate {
             launch_config_id: worker.launch_config_id,
+            offering: worker.offering,
             capacity: worker.capacity,
             created: worker.created,
             archived,

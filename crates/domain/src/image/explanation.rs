@@ -143,7 +143,7 @@ impl fmt::Display for WaitReason {
         match self {
             Self::BuildIsNew { build } => write!(f, "build {build} is not due for a rebuild yet"),
             Self::OnlyOnRequest { build } => {
-                write!(f, "build {build} is ready, and builds are made on request")
+                write!(f, "build {build} is ready; others are made only on request")
             }
             Self::PausedInDefinition => f.write_str("paused in its definition"),
             Self::Paused { by, reason } if reason.is_empty() => write!(f, "paused by {by}"),

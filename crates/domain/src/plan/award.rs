@@ -27,6 +27,7 @@ mod tests {
         for size in sizes_around("domain::plan::award::MAX_LAUNCHED", most) {
             let award = Award {
                 launch_config_id: "lc".parse().unwrap(),
+                bid_number: 0,
                 provider_id: None,
                 machines: u32::try_from(size).unwrap(),
                 capacity_each: 1,

@@ -15,8 +15,25 @@ const OUT_OF_SERVICE: &str = " is not configured or out of service";
 pub const MAX_PRICE: f64 = 1_000_000.0;
 /// A higher utility is a typing error.
 pub const MAX_UTILITY: f64 = 1_000_000.0;
+/// A provider makes at most this many bids for one launch config; further ones are left out.
+pub const MAX_BIDS: usize = 40;
+/// More units of one machine are a typing error.
+pub const MAX_CAPACITY_EACH: u32 = 100_000;
 /// A longer time from launch to registration is a typing error.
 pub const MAX_READY_MS: i64 = 7 * DAY_MS;
+
+/// The bids of a provider for one launch config, which are alternatives and may be combined; or why
+/// there is none.
+pub type Bids = Result<Vec<Bid>, String>;
+
+/// The need of a pool, for providers that bid by quantity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BidRequest {
+    /// Capacity units that are missing, as far as this is known without bids.
+    pub units: u64,
+    /// When they are needed.
+    pub by: Timestamp,
+}
 
 /// A provider's bid for a launch config.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,6 +47,9 @@ pub struct Bid {
     pub place: String,
     /// Maximum number of machines now; `None`: not known.
     pub available: Option<u64>,
+    /// Capacity units of a machine; `None`: as the launch config says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity_each: Option<u32>,
     /// The share of machines that the provider expects to register: above 0, at most 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reliability: Option<f64>,
@@ -52,6 +72,7 @@ impl Bid {
             utility: 1.0,
             place,
             available: None,
+            capacity_each: None,
             reliability: None,
             ready_ms: None,
             expires: None,
@@ -76,6 +97,14 @@ impl Bid {
             let utility = self.utility;
             return Err(format!(
                 "its bid has the utility {utility}, which must be above 0 and at most {MAX_UTILITY}"
+            ));
+        }
+        if let Some(units) = self
+            .capacity_each
+            .filter(|it| !(1..=MAX_CAPACITY_EACH).contains(it))
+        {
+            return Err(format!(
+                "its bid has machines of {units} units, which must be from 1 to {MAX_CAPACITY_EACH}"
             ));
         }
         if let Some(share) = self.reliability.filter(|r| !(*r > 0.0 && *r <= 1.0)) {

@@ -78,7 +78,13 @@ pub(super) fn share_out(
     let mut started: BTreeMap<&ImageName, u32> = BTreeMap::new();
     for (offer, canary) in canaries {
         let mut awards = awards.iter_mut();
-        let Some(award) = awards.find(|award| award.launch_config_id == canary.of) else {
+        // The canary bids for the same kinds of machines, as only its image is another one.
+        let is_base = |award: &&mut Award| {
+            award.launch_config_id == canary.of
+                && award.bid_number == offer.bid_number
+                && award.capacity_each == offer.capacity_each.max(1)
+        };
+        let Some(award) = awards.find(is_base) else {
             continue;
         };
         let most = usable_machines(snapshot, offer);
@@ -117,6 +123,7 @@ pub(super) fn share_out(
         let bid = offer.bid.as_ref().ok();
         given.push(Award {
             launch_config_id: offer.launch_config_id.clone(),
+            bid_number: offer.bid_number,
             provider_id: award.provider_id.clone(),
             machines,
             capacity_each: award.capacity_each,

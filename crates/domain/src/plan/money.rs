@@ -11,9 +11,7 @@ pub(super) fn keep_within_budgets(snapshot: &Snapshot, awards: &mut Vec<Award>, 
     }
     let mut rooms: Vec<BudgetRoom> = snapshot.budgets.clone();
     for award in awards.iter_mut() {
-        let mut offers = snapshot.offers.iter();
-        let offer = offers.find(|offer| offer.launch_config_id == award.launch_config_id);
-        let Some(offer) = offer else {
+        let Some((_, offer)) = snapshot.offer_of(award) else {
             continue;
         };
         let price = award.price.map(micros_of);

@@ -60,6 +60,18 @@ impl Load {
     }
 }
 
+impl Snapshot {
+    /// Whole units that are missing, within the maximum of the pool.
+    pub fn missing_units(&self) -> u64 {
+        let missing = Load::of(self).change_in(self);
+        let room = self
+            .settings
+            .max_capacity
+            .saturating_sub(self.capacity.all());
+        whole(missing).min(room)
+    }
+}
+
 /// Adds the counts and their result to the reasons.
 pub(super) fn note(snapshot: &Snapshot, load: &Load, change: f64, notes: &mut Notes) {
     let settings = &snapshot.settings;
@@ -133,6 +145,19 @@ pub(super) fn note(snapshot: &Snapshot, load: &Load, change: f64, notes: &mut No
     let ratio = settings.scaling_ratio;
     line.push_str(&format!("; {minimum}maximum {max}, scaling ratio {ratio}"));
     notes.add(line);
+}
+
+/// The units of machines that are needed.
+pub(super) fn whole(wanted: f64) -> u64 {
+    // Far more than any pool has, and exact.
+    const MOST: f64 = 1e15;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "it is whole and within bounds"
+    )]
+    let units = wanted.ceil().clamp(0.0, MOST) as u64;
+    units
 }
 
 /// Capacity as a float: exact up to 2^53, which no pool reaches.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Bid, CanaryOffer, Health, Offer, Tries};
+use super::{Award, Bid, CanaryOffer, Health, Offer, Tries};
 use crate::id::{OfferingId, ProviderId};
 use crate::launch_config::LaunchConfig;
 use crate::time::Timestamp;
@@ -19,6 +19,7 @@ impl Offer {
     ) -> Self {
         let steering = config.configuration.get("workerManager");
         let stated = |name: &str| steering.and_then(|steering| steering.get(name));
+        let of_bid = bid.as_ref().ok().and_then(|bid| bid.capacity_each);
         let capacity_each = stated("capacityPerInstance")
             .or_else(|| config.configuration.get("capacityPerInstance"))
             .and_then(Value::as_u64)
@@ -26,7 +27,8 @@ impl Offer {
         Self {
             launch_config_id: config.id.clone(),
             provider_id: provider_id.clone(),
-            capacity_each: capacity_each.unwrap_or(1).max(1),
+            bid_number: 0,
+            capacity_each: of_bid.or(capacity_each).unwrap_or(1).max(1),
             initial_weight: stated("initialWeight")
                 .and_then(Value::as_f64)
                 .unwrap_or(1.0),
@@ -49,6 +51,19 @@ impl Offer {
         Some(OfferingId::new(&self.provider_id, &bid.place))
     }
 
+    /// Dollars for an hour of a machine of utility 1 that registers for sure, if the price is known.
+    pub(super) fn price_of_utility(&self) -> Option<f64> {
+        let bid = self.bid.as_ref().ok()?;
+        let price = bid.price? / bid.utility / bid.reliability.unwrap_or(1.0);
+        // A price of nothing is still more than no machine.
+        price.is_finite().then(|| price.max(f64::MIN_POSITIVE))
+    }
+
+    /// Whether the award starts machines of this offer.
+    pub(super) fn is_awarded(&self, award: &Award) -> bool {
+        self.launch_config_id == award.launch_config_id && self.bid_number == award.bid_number
+    }
+
     /// The same offer, with the times of its launches.
     pub fn tried(self, tries: Tries) -> Self {
         Self { tries, ..self }
@@ -62,6 +77,12 @@ impl Offer {
             }
             Ok(_) | Err(_) => self.launch_config_id.to_string(),
         }
+    }
+
+    /// Units that its launch config may add.
+    pub(super) fn room(&self, pool_max: u64) -> u64 {
+        let max = self.max_capacity.unwrap_or(pool_max);
+        max.saturating_sub(self.live)
     }
 
     /// How many machines it can give within its own limits; or why none.
@@ -79,10 +100,10 @@ impl Offer {
         if available == 0 {
             return Err("no machine is available now".to_owned());
         }
-        let max = self.max_capacity.unwrap_or(pool_max);
-        let left = max.saturating_sub(self.live) / u64::from(self.capacity_each.max(1));
+        let left = self.room(pool_max) / u64::from(self.capacity_each.max(1));
         if left == 0 {
             let (each, live) = (self.capacity_each, self.live);
+            let max = self.max_capacity.unwrap_or(pool_max);
             return Err(format!(
                 "full: {live} of {max} units exist, a machine has {each}"
             ));

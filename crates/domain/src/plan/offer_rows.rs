@@ -3,13 +3,13 @@
 use serde::{Deserialize, Serialize};
 
 use super::need::exact;
-use super::notes::Notes;
+use super::notes::{Notes, units};
 use super::spot_bids::Budget;
 use super::strategy::usable_offers::UsableOffers;
 use super::{Offer, Plan, Snapshot, StrategyName};
 use crate::id::{LaunchConfigId, ProviderId};
 
-/// The offer of one launch config.
+/// A bid for a launch config.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OfferRow {
@@ -17,6 +17,8 @@ pub struct OfferRow {
     pub provider_id: ProviderId,
     /// Location and type, for people.
     pub place: String,
+    /// Units of a machine.
+    pub capacity_each: u32,
     /// Dollars per hour and machine, if known.
     pub price: Option<f64>,
     /// Dollars for an hour of useful work of one unit: the price over utility, units of a machine
@@ -33,7 +35,7 @@ pub struct OfferRow {
 }
 
 impl Snapshot {
-    /// The offer of each launch config, in the pool's order. `plan` is the plan of this snapshot.
+    /// The offers of the launch configs, in the pool's order. `plan` is the plan of this snapshot.
     pub fn offer_rows(&self, plan: &Plan) -> Vec<OfferRow> {
         let mut notes = Notes::default();
         let mut budget = Budget::of(self, plan.change);
@@ -57,15 +59,16 @@ impl Snapshot {
         }
         let taken = |offer: &Offer| {
             let mut awards = plan.awards.iter();
-            let award = awards.find(|award| award.launch_config_id == offer.launch_config_id);
+            let award = awards.find(|award| offer.is_awarded(award));
             award.map_or(0, |award| award.machines)
         };
-        let used = self.offers.iter().filter(|offer| taken(offer) > 0);
-        let dearest = used.filter_map(|offer| self.useful_price(offer));
-        let dearest = dearest.fold(f64::NEG_INFINITY, f64::max);
+        let used: Vec<&Offer> = self
+            .offers
+            .iter()
+            .filter(|offer| taken(offer) > 0)
+            .collect();
         let rows = self.offers.iter().zip(states).map(|(offer, state)| {
             let (taken, useful_price) = (taken(offer), self.useful_price(offer));
-            let is_dearer = useful_price.is_some_and(|price| price > dearest);
             OfferRow {
                 launch_config_id: offer.launch_config_id.clone(),
                 provider_id: offer.provider_id.clone(),
@@ -73,15 +76,47 @@ impl Snapshot {
                     .bid
                     .as_ref()
                     .map_or_else(|_| String::new(), |bid| bid.place.clone()),
+                capacity_each: offer.capacity_each,
                 price: offer.bid.as_ref().ok().and_then(|bid| bid.price),
                 price_per_useful_hour: useful_price,
                 ready_ms: offer.ready_ms(),
                 offered: state.offered,
                 taken,
-                why: why(plan, self.compares_prices() && is_dearer, taken, state),
+                why: why(plan, taken, state, || self.drawback(plan, offer, &used)),
             }
         });
         rows.collect()
+    }
+
+    /// Why the machines that the plan takes are preferred to those of this offer, if the strategy
+    /// compares them. Bids for the same launch config are always compared.
+    fn drawback(&self, plan: &Plan, offer: &Offer, used: &[&Offer]) -> Option<String> {
+        let is_compared = |other: &&&Offer| {
+            self.compares_prices() || other.launch_config_id == offer.launch_config_id
+        };
+        let used: Vec<&&Offer> = used.iter().filter(is_compared).collect();
+        let price = |offer: &Offer| self.useful_price(offer);
+        let dearest = used.iter().filter_map(|other| price(other));
+        let dearest = dearest.fold(f64::NEG_INFINITY, f64::max);
+        if used.is_empty() {
+            return None;
+        }
+        if price(offer).is_some_and(|price| price > dearest) {
+            return Some("dearer".to_owned());
+        }
+        let (each, needed) = (offer.capacity_each.max(1), plan.change.ceil());
+        if f64::from(each) > needed {
+            let needed = units(needed);
+            return Some(format!(
+                "a machine has {each} units, and the need is {needed}"
+            ));
+        }
+        let latest = used.iter().map(|other| other.ready_ms()).max().flatten();
+        let is_later = offer
+            .ready_ms()
+            .zip(latest)
+            .is_some_and(|(own, latest)| own > latest);
+        is_later.then(|| "ready later".to_owned())
     }
 
     fn useful_price(&self, offer: &Offer) -> Option<f64> {
@@ -126,7 +161,7 @@ struct State {
     only_tried: bool,
 }
 
-fn why(plan: &Plan, is_dearer: bool, taken: u32, state: State) -> String {
+fn why(plan: &Plan, taken: u32, state: State, drawback: impl FnOnce() -> Option<String>) -> String {
     if taken > 0 {
         return "taken".to_owned();
     }
@@ -137,8 +172,11 @@ fn why(plan: &Plan, is_dearer: bool, taken: u32, state: State) -> String {
     let why = match (is_needed, plan.awards.is_empty()) {
         (true, _) if state.only_tried => "not tried: one launch config is tried at a time",
         (true, true) => "not taken",
-        (true, false) if is_dearer => "not needed: dearer",
-        (true | false, _) => "not needed",
+        (true, false) => {
+            let drawback = drawback().map(|it| format!(": {it}")).unwrap_or_default();
+            return format!("not needed{drawback}");
+        }
+        (false, _) => "not needed",
     };
     why.to_owned()
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Snapshot;
+use super::{Offer, Snapshot};
 use crate::id::{LaunchConfigId, StrategyServiceId, WorkerGroup, WorkerId};
 use crate::text::one_line;
 use crate::time::{MINUTE_MS, SECOND_MS, Timestamp};
@@ -47,6 +47,9 @@ pub struct Proposal {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProposedLaunch {
     pub launch_config_id: LaunchConfigId,
+    /// See [`Offer::bid_number`].
+    #[serde(default, skip_serializing_if = "super::is_first")]
+    pub bid_number: u32,
     pub machines: u64,
 }
 
@@ -55,6 +58,13 @@ pub struct ProposedLaunch {
 pub struct ProposedStop {
     pub worker_group: WorkerGroup,
     pub worker_id: WorkerId,
+}
+
+impl ProposedLaunch {
+    /// Whether its machines are those of this offer.
+    pub(super) fn is_of(&self, offer: &Offer) -> bool {
+        self.launch_config_id == offer.launch_config_id && self.bid_number == offer.bid_number
+    }
 }
 
 impl Proposal {
@@ -102,8 +112,7 @@ impl Snapshot {
     /// The machines that this answer starts within the launch configs of the pool, in units.
     pub(super) fn proposed_units(&self, proposal: &Proposal) -> f64 {
         let units = proposal.launches.iter().filter_map(|launch| {
-            let id = &launch.launch_config_id;
-            let offer = self.offers.iter().find(|it| it.launch_config_id == *id)?;
+            let offer = self.offers.iter().find(|offer| launch.is_of(offer))?;
             let each = u64::from(offer.capacity_each.max(1));
             Some(launch.machines.saturating_mul(each))
         });

@@ -88,6 +88,10 @@ impl Snapshot {
         let fields = [
             ("maxCapacity", offer.max_capacity.map(Value::from)),
             ("skipped", why.map(Value::from)),
+            (
+                "bidNumber",
+                (offer.bid_number > 0).then(|| offer.bid_number.into()),
+            ),
             ("bid", offer.bid.as_ref().ok().map(bid_json)),
         ];
         for (key, value) in fields {

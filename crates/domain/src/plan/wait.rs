@@ -177,10 +177,10 @@ impl Snapshot {
     fn rooms_after(&self, plan: &Plan) -> Vec<BudgetRoom> {
         let mut rooms = self.budgets.clone();
         for award in &plan.awards {
-            let mut offers = self.offers.iter();
-            let offer = offers.find(|offer| offer.launch_config_id == award.launch_config_id);
-            let limiting =
-                |room: &&mut BudgetRoom| offer.is_some_and(|offer| room.limits(&offer.provider_id));
+            let offer = self.offer_of(award);
+            let limiting = |room: &&mut BudgetRoom| {
+                offer.is_some_and(|(_, offer)| room.limits(&offer.provider_id))
+            };
             for room in rooms.iter_mut().filter(limiting) {
                 room.take(award.price.map(micros_of), u64::from(award.machines));
             }
@@ -244,7 +244,7 @@ impl Snapshot {
             let mut refusals = rooms.iter();
             let refusal_of_money = refusals.find_map(|room| room.refusal(provider_id, price));
             let mut awards = plan.awards.iter();
-            let own = awards.find(|award| award.launch_config_id == usable.offer.launch_config_id);
+            let own = awards.find(|award| usable.offer.is_awarded(award));
             let taken = own.map_or(0, |award| u64::from(award.machines));
             if let Some(why) = refusal_of_money {
                 blocked.push((usable.index, WaitCause::Budget, why, None));

@@ -32,10 +32,32 @@ impl OfferWeight {
     pub fn weight(&self) -> f64 {
         self.initial * self.balance * self.health
     }
+
+    /// Adds a further bid for the launch config. It can be used if one of its bids can be.
+    fn add_bid(&mut self, other: Self) {
+        let chances = self.chance.zip(other.chance);
+        let chance = chances.map(|(one, other)| one + other);
+        if other.usability == Usability::Usable && self.usability != Usability::Usable {
+            *self = other;
+        }
+        self.chance = chance;
+    }
 }
 
-/// The weights of the offers, in their order.
+/// The weights of the launch configs, in their order.
 pub fn weights(snapshot: &Snapshot) -> Vec<OfferWeight> {
+    let offers = snapshot.offers.iter().zip(offer_weights(snapshot));
+    let mut weights: Vec<OfferWeight> = Vec::with_capacity(snapshot.offers.len());
+    for (offer, weight) in offers {
+        match weights.last_mut().filter(|_| offer.bid_number > 0) {
+            Some(first) => first.add_bid(weight),
+            None => weights.push(weight),
+        }
+    }
+    weights
+}
+
+fn offer_weights(snapshot: &Snapshot) -> Vec<OfferWeight> {
     let mut notes = Notes::default();
     let offers = UsableOffers::open(snapshot, Budget::one_machine(snapshot), &mut notes);
     let balance = Balance::of(&offers.usable, &offers.budget);

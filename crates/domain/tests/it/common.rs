@@ -76,6 +76,7 @@ pub(crate) fn offer(id: &str) -> Offer {
     Offer {
         launch_config_id: id.parse().unwrap(),
         provider_id: "cloud".parse().unwrap(),
+        bid_number: 0,
         capacity_each: 1,
         initial_weight: 1.0,
         max_capacity: None,
@@ -128,6 +129,7 @@ pub(crate) fn idle(id: &str, for_seconds: i64) -> Candidate {
     Candidate {
         key: key(id),
         launch_config_id: None,
+        offering: None,
         capacity: 1,
         created: seconds_ago(for_seconds + 100),
         archived: false,

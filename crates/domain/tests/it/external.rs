@@ -47,6 +47,7 @@ fn with_launches(mut snapshot: Snapshot, launches: &[(&str, u64)]) -> Snapshot {
 
 fn proposed(launches: &[(&str, u64)]) -> Vec<ProposedLaunch> {
     let launch = |(id, machines): &(&str, u64)| ProposedLaunch {
+        bid_number: 0,
         launch_config_id: id.parse().unwrap(),
         machines: *machines,
     };

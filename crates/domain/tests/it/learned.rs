@@ -214,10 +214,12 @@ fn a_launch_at_a_provider_that_the_pool_has_left_is_no_trial_of_the_new_one() {
                 provider_id: provider.parse().unwrap(),
                 since: seconds_ago(400),
                 machines: 1,
+                capacity_each: 1,
+                offering: None,
             }],
             ..MarketFacts::default()
         });
-        let bids = [Ok(Bid::plain("east".to_owned()))];
+        let bids = [Ok(vec![Bid::plain("east".to_owned())])];
         let snapshot = facts.snapshot(&bids, &Rooms::new(), Vec::new()).unwrap();
         decide(&snapshot).awards.len()
     };

@@ -19,6 +19,7 @@ mod limits;
 mod offers;
 mod progress;
 mod properties;
+mod quantity;
 mod recovery;
 mod rfc_191;
 mod shadow;

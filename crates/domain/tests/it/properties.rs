@@ -225,6 +225,7 @@ proptest! {
         snapshot.settings.external = Some(ExternalStrategy { service: service.clone(), fallback });
         let proposal = Proposal {
             launches: launches.into_iter().map(|(n, machines)| ProposedLaunch {
+        bid_number: 0,
                 launch_config_id: format!("lc-{n}").parse().unwrap(),
                 machines,
             }).collect(),

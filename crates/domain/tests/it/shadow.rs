@@ -115,8 +115,8 @@ fn facts(config: Value, defaults: StrategyDefaults, pending: u64) -> Facts {
 }
 
 fn snapshot_of(facts: &Facts) -> Snapshot {
-    let bid: Result<Bid, String> = Ok(Bid::plain("east".to_owned()));
-    facts.snapshot(&[bid], &Rooms::new(), Vec::new()).unwrap()
+    let bids = Ok(vec![Bid::plain("east".to_owned())]);
+    facts.snapshot(&[bids], &Rooms::new(), Vec::new()).unwrap()
 }
 
 #[test]

@@ -24,6 +24,7 @@ fn snapshot() -> Snapshot {
         utility: 2.0,
         place: "us-west-2a m5.large spot".to_owned(),
         available: Some(9),
+        capacity_each: Some(2),
         reliability: Some(0.95),
         ready_ms: Some(90_000),
         expires: Some(seconds_ago(-600)),

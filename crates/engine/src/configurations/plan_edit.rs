@@ -174,7 +174,7 @@ impl EditImpact {
             last_modified: now,
             version: Version::FIRST,
         };
-        let bid = machines.bid(&launch_config, now).ok();
+        let bid = machines.first_bid(&launch_config, now).ok();
         if let Some(price) = bid.and_then(|bid| bid.price) {
             self.prices.insert((pool_id.clone(), way.id.clone()), price);
         }

@@ -181,10 +181,17 @@ async fn validate_pool(
             continue;
         };
         definition.config.extend(config);
+        if provider.takes == WorkerSource::Declarations {
+            let attributes = compiled.worker_type.attributes();
+            for item in items {
+                lineup.add(provider, &attributes, provider.id == first, item)?;
+            }
+            continue;
+        }
         let mut items = items.into_iter();
         for (config, resolved) in provider.launch_configs.iter().zip(resolved) {
             let known = resolved.complete(&mut items, |item| {
-                lineup.add(provider, config, provider.id == first, item)
+                lineup.add(provider, &config.attributes, provider.id == first, item)
             })?;
             if let Some(known) = known.filter(|known| *known != config.id) {
                 let completed = &mut judged.completed;
@@ -313,7 +320,8 @@ async fn check_provider_config(
         return Err(PoolError::NotAnObject.into());
     };
     let launch_configs = split_off(&mut config)?;
-    if launch_configs.len() != to_check.len() {
+    let is_launching = provider.takes == WorkerSource::Launches;
+    if is_launching && launch_configs.len() != to_check.len() {
         let text = format!(
             "The provider {} made {} launch configs of {} for the worker type {}: it may complete launch configs, but neither add nor \
              remove any",

@@ -7,7 +7,7 @@ use domain::id::WorkerGroup;
 use domain::image::waits_for;
 use domain::launch_config::LaunchConfig;
 use domain::overrides::Override;
-use domain::plan::{Bid, out_of_service};
+use domain::plan::{BidRequest, Bids, out_of_service};
 use domain::pool::Pool;
 
 use crate::Engine;
@@ -17,16 +17,16 @@ use crate::Engine;
 #[derive(Clone)]
 pub(super) struct PoolBids {
     /// Also for paused launch configs, since machines of these still run and start.
-    pub(super) all: Arc<Vec<Result<Bid, String>>>,
+    pub(super) all: Arc<Vec<Bids>>,
     /// The bids that new launches may use: a pause replaces the bid by its reason.
-    pub(super) usable: Arc<Vec<Result<Bid, String>>>,
+    pub(super) usable: Arc<Vec<Bids>>,
 }
 
 impl PoolBids {
-    /// Reads the bids from the memory of the providers.
-    pub(super) fn read(engine: &Engine, facts: &Facts) -> Self {
+    /// Reads the bids from the memory of the providers. `request`: the need, `None` only looks.
+    pub(super) fn read(engine: &Engine, facts: &Facts, request: Option<&BidRequest>) -> Self {
         let configs = facts.launch_configs.iter();
-        let bids = configs.map(|config| bid_of_provider(engine, facts, config));
+        let bids = configs.map(|config| bids_of_provider(engine, facts, config, request));
         let all = Arc::new(bids.collect::<Vec<_>>());
         if !facts.overrides.iter().any(Override::is_pause) {
             let usable = Arc::clone(&all);
@@ -40,12 +40,18 @@ impl PoolBids {
         let usable = Arc::new(usable.collect());
         Self { all, usable }
     }
+
+    /// Whether there are several bids for a launch config.
+    pub(super) fn has_several(&self) -> bool {
+        let mut bids = self.all.iter().flatten();
+        bids.any(|bids| bids.len() > 1)
+    }
 }
 
 /// Reads the bids. Providers that lack data for them refresh it, and then the pool is planned
 /// again.
 pub(super) fn collect_bids(engine: &Engine, facts: &Facts) -> PoolBids {
-    let bids = PoolBids::read(engine, facts);
+    let bids = PoolBids::read(engine, facts, Some(&facts.bid_request()));
     for id in facts.pool.provider_ids() {
         let machines = engine.providers.machines(id);
         if machines.is_some_and(|machines| machines.wants_refresh()) {
@@ -55,12 +61,13 @@ pub(super) fn collect_bids(engine: &Engine, facts: &Facts) -> PoolBids {
     bids
 }
 
-/// The bid for a launch config, whether it is paused or not.
-pub(super) fn bid_of_provider(
+/// The bids for a launch config, whether it is paused or not.
+pub(super) fn bids_of_provider(
     engine: &Engine,
     facts: &Facts,
     config: &LaunchConfig,
-) -> Result<Bid, String> {
+    request: Option<&BidRequest>,
+) -> Bids {
     let id = config.provider_id(&facts.pool);
     if let Some(why) = waits_for(&config.configuration, id) {
         return Err(why);
@@ -70,7 +77,7 @@ pub(super) fn bid_of_provider(
     let machines = provider.machines();
     let machines = machines
         .ok_or_else(|| format!("a provider of kind {} launches nothing", provider.kind()))?;
-    machines.bid(config, facts.horizon.now)
+    machines.bids(config, request, facts.horizon.now)
 }
 
 fn pause_reason(engine: &Engine, facts: &Facts, config: &LaunchConfig) -> Option<String> {

@@ -307,7 +307,7 @@ fn insert_launches(
         let Some(config) = configs.find(|config| config.id == award.launch_config_id) else {
             continue;
         };
-        let offering = offering_news::note_asked(change, snapshot, &config.id)?;
+        let offering = offering_news::note_asked(change, snapshot, award)?;
         let bid_data = Arc::new(award.data.clone());
         for machines in award.launches() {
             let new = NewLaunch {

@@ -212,8 +212,13 @@ fn late_since(
 
 fn starting(read: &PendingRead, snapshot: &Snapshot) -> Vec<StartingMachines> {
     let machines = read.starting.iter().map(|starting| {
-        let mut offers = snapshot.offers.iter();
-        let offer = offers.find(|offer| offer.launch_config_id == starting.launch_config_id);
+        let offers = snapshot.offers.iter();
+        let mut own = offers.filter(|offer| offer.launch_config_id == starting.launch_config_id);
+        let first = own.clone().next();
+        // Of several bids, the one that won.
+        let offer = own
+            .find(|offer| offer.offering() == starting.offering)
+            .or(first);
         StartingMachines {
             since: starting.since,
             machines: starting.machines,

@@ -14,10 +14,11 @@ use domain::launch_config_state::{LaunchConfigState, pause_of, state_of};
 use domain::launch_failures::{FailureCause, LaunchFailures, LaunchNumbers};
 use domain::market::OfferingId;
 use domain::overrides::Override;
-use domain::plan::{Bid, OfferWeight, StrategyName, weights};
+use domain::plan::{Bids, OfferWeight, StrategyName, weights};
 use domain::pool::Pool;
 use domain::supply::Horizon;
 use domain::time::Timestamp;
+use store::host_numbers::HostNumbers;
 use store::{Part, StoreError, Tx};
 
 use super::bids::{PoolBids, group_of};
@@ -40,7 +41,8 @@ pub struct LaunchConfigStatus {
     pub state: LaunchConfigState,
     pub pause: Option<Override>,
     pub strategy: Option<StrategyName>,
-    /// `None`: it is archived, or the config of its pool is invalid for planning.
+    /// `None`: it is archived or of declared hosts, or the config of its pool is invalid for
+    /// planning.
     pub weight: Option<OfferWeight>,
     pub workers: Counts,
     /// Units that exist or may still appear.
@@ -89,6 +91,8 @@ struct PoolReading {
     bids: PoolBids,
     records: BTreeMap<LaunchConfigId, LaunchRecord>,
     failures: BTreeMap<LaunchConfigId, Vec<LaunchFailures>>,
+    /// The numbers of launch configs of declared hosts.
+    hosts: BTreeMap<LaunchConfigId, LaunchNumbers>,
     errors: BTreeMap<LaunchConfigId, ErrorReport>,
     rooms: Rooms,
 }
@@ -259,6 +263,8 @@ impl Reader {
         let is_known = |failure: &LaunchFailures| failure.cause != FailureCause::NeverClaimed;
         failures.retain(|failure| self.horizon.hears_workers || is_known(failure));
         let mut failures = group_by_pool(failures, |failure| failure.pool_id.clone());
+        let hosts = store::host_numbers::between(tx, &window, &first, &last)?;
+        let mut hosts = group_by_pool(hosts, |numbers| numbers.pool_id.clone());
         let mut errors = group_by_pool(
             store::worker_errors::newest_between(tx, &first, &last, self.since)?,
             |report| report.pool_id.clone(),
@@ -289,6 +295,7 @@ impl Reader {
             PoolReading {
                 records,
                 failures: by_launch_config(failures.remove(&id).unwrap_or_default()),
+                hosts: numbers_of_hosts(hosts.remove(&id).unwrap_or_default()),
                 errors: newest_errors(errors.remove(&id).unwrap_or_default()),
                 rooms: rooms.clone(),
                 facts,
@@ -305,7 +312,7 @@ impl Reader {
         facts: Vec<Facts>,
     ) -> store::Result<Vec<(Facts, PoolBids)>> {
         let with_bids = facts.into_iter().map(|facts| {
-            let bids = PoolBids::read(&self.engine, &facts);
+            let bids = PoolBids::read(&self.engine, &facts, None);
             (facts, bids)
         });
         let mut readings: Vec<_> = with_bids.collect();
@@ -313,7 +320,7 @@ impl Reader {
             .iter()
             .filter(|(facts, _)| decides_by_memory(&facts.pool, self.engine.strategies));
         let wanted = learning.flat_map(|(facts, bids)| offerings(facts, &bids.all).into_values());
-        let wanted: BTreeSet<OfferingId> = wanted.collect();
+        let wanted: BTreeSet<OfferingId> = wanted.flatten().collect();
         if wanted.is_empty() {
             return Ok(readings);
         }
@@ -322,7 +329,7 @@ impl Reader {
             if !decides_by_memory(&facts.pool, self.engine.strategies) {
                 continue;
             }
-            let own = offerings(facts, &bids.all).into_values();
+            let own = offerings(facts, &bids.all).into_values().flatten();
             let known = own.filter_map(|id| Some((id.clone(), *memories.get(&id)?)));
             facts.memory = Some(MarketFacts {
                 offerings: known.collect(),
@@ -342,6 +349,13 @@ fn by_launch_config(
         own.push(failure);
     }
     all
+}
+
+fn numbers_of_hosts(hosts: Vec<HostNumbers>) -> BTreeMap<LaunchConfigId, LaunchNumbers> {
+    let by_config = hosts
+        .into_iter()
+        .map(|hosts| (hosts.launch_config_id, hosts.numbers));
+    by_config.collect()
 }
 
 fn newest_errors(reports: Vec<ErrorReport>) -> BTreeMap<LaunchConfigId, ErrorReport> {
@@ -367,7 +381,10 @@ impl PoolReading {
             .snapshot(&self.bids.usable, &self.rooms, Vec::new())
             .ok();
         let weights = snapshot.as_ref().map(weights).unwrap_or_default();
-        let ids = facts.launch_configs.iter().map(|config| config.id.clone());
+        // As in the snapshot: nothing is launched from the launch configs of hosts.
+        let launching = facts.launch_configs.iter();
+        let launching = launching.filter(|config| !config.is_for_hosts());
+        let ids = launching.map(|config| config.id.clone());
         let mut weights: BTreeMap<LaunchConfigId, OfferWeight> = ids.zip(weights).collect();
         let mut places = self.places();
         let live = facts.inventory.live();
@@ -387,7 +404,10 @@ impl PoolReading {
                 weight: weights.remove(&id),
                 workers: workers.remove(&id).unwrap_or_default(),
                 capacity: live.get(&id).copied().unwrap_or(0),
-                numbers: LaunchNumbers::of(self.records.get(&id), &failures),
+                numbers: match config.is_for_hosts() {
+                    true => self.hosts.remove(&id).unwrap_or_default(),
+                    false => LaunchNumbers::of(self.records.get(&id), &failures),
+                },
                 last_error: self.errors.remove(&id),
                 failures,
                 region,
@@ -400,8 +420,10 @@ impl PoolReading {
     /// The places in the bids. Providers do not bid for archived launch configs.
     fn places(&self) -> BTreeMap<LaunchConfigId, String> {
         let bids = self.facts.launch_configs.iter().zip(self.bids.all.iter());
-        let place = |(config, bid): (&Arc<LaunchConfig>, &Result<Bid, String>)| {
-            Some((config.id.clone(), bid.as_ref().ok()?.place.clone()))
+        let place = |(config, bids): (&Arc<LaunchConfig>, &Bids)| {
+            let bids = bids.as_ref().ok()?.iter();
+            let places: Vec<&str> = bids.map(|bid| bid.place.as_str()).collect();
+            Some((config.id.clone(), places.join(", ")))
         };
         bids.filter_map(place).collect()
     }

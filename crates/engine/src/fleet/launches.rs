@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cloud::{LaunchError, LaunchOrder, LaunchedMachine};
+use cloud::{CloudError, LaunchError, LaunchOrder, LaunchedMachine};
 use domain::event::WorkerChange;
 use domain::id::{LaunchToken, PoolId, ProviderId, WorkerKey};
 use domain::launch::{Cause, Launch, LaunchAnswer, LaunchState};
@@ -13,6 +13,7 @@ use domain::lifecycle;
 use domain::phases::Phase;
 use domain::plan::first_pause_ms;
 use domain::pool::Pool;
+use domain::pool_resources::{PoolResources, ResourcesState};
 use domain::time::Timestamp;
 use domain::worker::{NewWorker, Terms, Worker};
 use futures_util::FutureExt;
@@ -25,6 +26,7 @@ use super::launch_deadlines::{
 };
 use super::offering_news;
 use super::pool_errors::report_launch_error;
+use super::resource_call::call;
 use super::worker_end::request_stop;
 use crate::Engine;
 use crate::change::Change;
@@ -182,6 +184,10 @@ async fn call_cloud(
     let Some(machines) = engine.providers.machines(&launch.provider_id) else {
         return not_asked(None, "the provider is out of service");
     };
+    let pool_data = match prepare_pool(engine, pool, &launch.provider_id).await? {
+        Ok(pool_data) => pool_data,
+        Err(refusal) => return Ok(Some(Answer::Asked(Err(refusal)))),
+    };
     let permits = engine.launch_tracker.permits_of(&launch.provider_id);
     let Ok(Ok(_permit)) = tokio::time::timeout(MAX_PERMIT_WAIT, permits.acquire()).await else {
         return not_asked(None, "too many launches of this provider are under way");
@@ -204,6 +210,7 @@ async fn call_cloud(
         max_price: launch.max_price,
         price: launch.price,
         bid_data: &planned.bid_data,
+        pool_data: &pool_data,
         root_url: &engine.root_url,
         now,
     };
@@ -223,6 +230,110 @@ async fn call_cloud(
         ))),
     };
     Ok(Some(Answer::Asked(answer)))
+}
+
+/// The data of the provider for launches of this pool. Makes its resources if there are none yet.
+/// The row is written before the provider is asked, so a crash between both leaves a row: then the
+/// provider is asked again, or asked to remove the resources. The inner error refuses the launch.
+pub async fn prepare_pool(
+    engine: &Arc<Engine>,
+    pool: &Pool,
+    provider_id: &ProviderId,
+) -> store::Result<Result<Value, LaunchError>> {
+    let provider = engine.providers.get(provider_id);
+    let Some(maker) = provider.ok().and_then(|provider| provider.pool_resources()) else {
+        return Ok(Ok(Value::Null));
+    };
+    // Several launches of a new pool begin at once.
+    let name = format!("resources:{}:{provider_id}", pool.id);
+    let _lock = engine
+        .launch_tracker
+        .lock_decisions(BTreeSet::from([name]))
+        .await;
+    let known = begin_preparation(engine, &pool.id, provider_id).await?;
+    let refused = |cause, error: String| Ok(Err(LaunchError::Refused { cause, error }));
+    match known.state {
+        ResourcesState::Ready => return Ok(Ok(known.data)),
+        ResourcesState::Releasing => {
+            let text = format!(
+                "the earlier resources of {} at {provider_id} are being released",
+                pool.id
+            );
+            return refused(Cause::Unavailable, text);
+        }
+        ResourcesState::Preparing if !known.is_due(engine.clock.now()) => {
+            return refused(Cause::Unavailable, preparation_failed(&known));
+        }
+        ResourcesState::Preparing => {}
+    }
+    match call(maker.prepare_pool(pool, &known.data)).await {
+        Ok(data) => {
+            let completed = known.clone().complete(data.clone());
+            // Another process may have been first: both have the same resources.
+            match write_resources(engine, completed).await {
+                Ok(()) => Ok(Ok(data)),
+                Err(problem) => Err(problem),
+            }
+        }
+        Err(problem) => {
+            let failed = known.fail(problem.to_string(), engine.clock.now());
+            let text = preparation_failed(&failed);
+            write_resources(engine, failed).await?;
+            refused(cause_of(&problem), text)
+        }
+    }
+}
+
+fn preparation_failed(row: &PoolResources) -> String {
+    format!(
+        "{} could not make the resources of {}: {}. The server tries again",
+        row.provider_id, row.pool_id, row.problem
+    )
+}
+
+/// The row, inserted if there is none.
+async fn begin_preparation(
+    engine: &Arc<Engine>,
+    pool_id: &PoolId,
+    provider_id: &ProviderId,
+) -> store::Result<PoolResources> {
+    let (pool_id, provider_id) = (pool_id.clone(), provider_id.clone());
+    let now = engine.clock.now();
+    let written =
+        engine.change(
+            "pool_resources_begin",
+            now,
+            move |change| match store::pool_resources::get(change.tx, &pool_id, &provider_id)? {
+                Some(known) => Ok(known),
+                None => {
+                    let row = PoolResources::new(pool_id.clone(), provider_id.clone(), now);
+                    store::pool_resources::insert(change.tx, &row)?;
+                    Ok(row)
+                }
+            },
+        );
+    written.await
+}
+
+/// Writes the row, unless another process has changed it since it was read.
+async fn write_resources(engine: &Arc<Engine>, row: PoolResources) -> store::Result<()> {
+    let written = engine.change("pool_resources_write", engine.clock.now(), move |change| {
+        let known = store::pool_resources::get(change.tx, &row.pool_id, &row.provider_id)?;
+        if known.is_some_and(|known| known.version == row.version) {
+            store::pool_resources::update(change.tx, &row)?;
+        }
+        Ok(())
+    });
+    written.await
+}
+
+fn cause_of(problem: &CloudError) -> Cause {
+    match problem {
+        CloudError::Throttled(_) => Cause::Throttled,
+        CloudError::Credentials(_) => Cause::Credentials,
+        CloudError::Unavailable(_) => Cause::Unavailable,
+        CloudError::Refused(_) => Cause::Configuration,
+    }
 }
 
 /// Whether this process may call the cloud now.
@@ -399,6 +510,7 @@ fn requested_worker(
         expires: made.plus_millis(Worker::DEFAULT_LIFE_MS),
         terms: Terms {
             made_at: machine.made.map(Timestamp::as_millis),
+            offering: launch.offering.clone(),
             ..lifecycle::at_launch(pool_config, made, worker_config, &launch.token)
         },
         provider_data: machine.provider_data.clone(),

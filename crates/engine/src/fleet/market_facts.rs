@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use domain::facts::{Facts, MarketFacts};
 use domain::id::{LaunchConfigId, PoolId};
 use domain::market::{OfferingId, OfferingMemory, PoolNews};
-use domain::plan::{Bid, Rival};
+use domain::plan::{Bids, Rival, START_UP_MS};
 use domain::time::DAY_MS;
 use store::Tx;
 
@@ -31,13 +31,15 @@ pub(super) enum QueueKind {
 pub(super) fn read(
     tx: &mut Tx<'_>,
     facts: &Facts,
-    bids: &[Result<Bid, String>],
+    bids: &[Bids],
     queue: QueueKind,
 ) -> store::Result<Option<MarketFacts>> {
     let Some(choice) = facts.strategies().filter(|choice| choice.learns()) else {
         return Ok(None);
     };
-    let offerings: BTreeSet<OfferingId> = offerings(facts, bids).into_values().collect();
+    let by_config = offerings(facts, bids);
+    let held = read_held(tx, facts, &by_config)?;
+    let offerings: BTreeSet<OfferingId> = by_config.into_values().flatten().collect();
     let offerings = if choice.own.learns() {
         read_memories(tx, &offerings)?
     } else {
@@ -55,21 +57,46 @@ pub(super) fn read(
         starting: store::launches::starting(tx, facts.id(), since)?,
         rivals: read_rivals(tx, facts.id(), &used_up_quotas(&offerings))?,
         offerings,
+        held,
     }))
 }
 
-/// The offerings of the launch configs for which there is a bid.
-pub(super) fn offerings(
-    facts: &Facts,
-    bids: &[Result<Bid, String>],
-) -> BTreeMap<LaunchConfigId, OfferingId> {
+/// The offerings of each launch config for which there is a bid.
+pub(super) type OfferingsByConfig = BTreeMap<LaunchConfigId, BTreeSet<OfferingId>>;
+
+/// Units that run or are to come, by launch config and offering.
+type HeldUnits = BTreeMap<(LaunchConfigId, OfferingId), u64>;
+
+pub(super) fn offerings(facts: &Facts, bids: &[Bids]) -> OfferingsByConfig {
     let offers = facts.launch_configs.iter().zip(bids);
-    let offering = offers.filter_map(|(config, bid)| {
-        let bid = bid.as_ref().ok()?;
+    let of_config = offers.filter_map(|(config, bids)| {
+        let bids = bids.as_ref().ok()?.iter();
         let provider_id = config.provider_id(&facts.pool);
-        Some((config.id.clone(), OfferingId::new(provider_id, &bid.place)))
+        let offerings = bids.map(|bid| OfferingId::new(provider_id, &bid.place));
+        Some((config.id.clone(), offerings.collect()))
     });
-    offering.collect()
+    of_config.collect()
+}
+
+/// The units of launch configs with several offerings. Of others, all units are of the one.
+fn read_held(
+    tx: &mut Tx<'_>,
+    facts: &Facts,
+    offerings: &OfferingsByConfig,
+) -> store::Result<HeldUnits> {
+    let mut held = HeldUnits::new();
+    if offerings.values().all(|offerings| offerings.len() < 2) {
+        return Ok(held);
+    }
+    let since = facts.horizon.now.plus_millis(-START_UP_MS);
+    let workers = store::worker_supply::by_offering(tx, facts.id())?.into_iter();
+    let workers = workers.filter(|group| !group.draining);
+    let workers = workers.map(|group| (group.launch_config_id, group.offering, group.capacity));
+    let awaited = store::launches::pending_by_offering(tx, facts.id(), since)?;
+    for (config, offering, units) in workers.chain(awaited) {
+        *held.entry((config, offering)).or_default() += units;
+    }
+    Ok(held)
 }
 
 /// The memory of these offerings now; offerings without any are absent.
@@ -146,16 +173,28 @@ fn read_rivals(
 /// The units of the pool that run or are to come, by offering. `offerings`: those of the launch
 /// configs.
 pub(super) fn held_units(
+    tx: &mut Tx<'_>,
     facts: &Facts,
-    offerings: &BTreeMap<LaunchConfigId, OfferingId>,
-) -> BTreeMap<OfferingId, u64> {
-    let mut held = BTreeMap::new();
+    offerings: &OfferingsByConfig,
+) -> store::Result<BTreeMap<OfferingId, u64>> {
+    let of_several = read_held(tx, facts, offerings)?;
+    let mut held: BTreeMap<OfferingId, u64> = BTreeMap::new();
     for (config, units) in facts.held() {
-        if let Some(offering) = offerings.get(config) {
+        let Some(offerings) = offerings.get(config) else {
+            continue;
+        };
+        for offering in offerings {
+            let units = match offerings.len() {
+                1 => units,
+                _ => {
+                    let key = (config.clone(), offering.clone());
+                    of_several.get(&key).copied().unwrap_or(0)
+                }
+            };
             *held.entry(offering.clone()).or_default() += units;
         }
     }
-    held
+    Ok(held)
 }
 
 /// How many tasks have been running for an ordinary time, if that is known and some wait.

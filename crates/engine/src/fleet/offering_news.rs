@@ -3,10 +3,9 @@
 //! Only launches of strategies that learn have an offering. Rows are inserted, never changed, so
 //! transactions do not wait for each other here.
 
-use domain::id::LaunchConfigId;
 use domain::launch::{Cause, Launch, LaunchState};
 use domain::market::{OfferingId, OfferingNews, Trouble};
-use domain::plan::Snapshot;
+use domain::plan::{Award, Snapshot};
 use store::launches::LaunchOrigin;
 
 use crate::change::Change;
@@ -35,18 +34,15 @@ pub(crate) fn note_registration(
     note(change, origin, OfferingNews::Registered { after_ms })
 }
 
-/// The offering of a launch config, if the pool's strategy or its shadow learns. A launch after a
+/// The offering of an award, if the pool's strategy or its shadow learns. A launch after a
 /// failure is noted as a trial, so that later plans of other pools do not make the same trial.
 /// Plans of two processes may still make it at the same moment.
 pub(super) fn note_asked(
     change: &mut Change<'_, '_>,
     snapshot: &Snapshot,
-    config: &LaunchConfigId,
+    award: &Award,
 ) -> store::Result<Option<OfferingId>> {
-    let mut offers = snapshot.offers.iter();
-    let index = offers.position(|offer| offer.launch_config_id == *config);
-    let Some((index, offer)) = index.and_then(|index| Some((index, snapshot.offers.get(index)?)))
-    else {
+    let Some((index, offer)) = snapshot.offer_of(award) else {
         return Ok(None);
     };
     // A failure of a canary is that of its image, and not of its kind of machine.

@@ -158,7 +158,13 @@ impl OutsideFacts {
         let now = facts.horizon.now;
         let first = first_candidate(now, facts.inventory.n_running(), MAX_CANDIDATES);
         let running = store::running_workers::list(tx, facts.id(), now, first, MAX_CANDIDATES)?;
-        let candidates = facts.candidates(running, &self.claims, &self.machine_providers);
+        let mut candidates = facts.candidates(running, &self.claims, &self.machine_providers);
+        if !self.bids.has_several() {
+            // Then it follows from the launch config.
+            for candidate in &mut candidates {
+                candidate.offering = None;
+            }
+        }
         if is_as_seen {
             let _ = self.candidates.set(candidates.clone());
         }

@@ -11,11 +11,11 @@ use domain::pool::Pool;
 use domain::time::Timestamp;
 use store::StoreError;
 
-use super::bids::bid_of_provider;
+use super::bids::bids_of_provider;
 use super::facts::group_by_pool;
 use crate::Engine;
 
-/// A pool with its active launch configs and the bids for them, or why there is none.
+/// A pool with its active launch configs and the first bid for each, or why there is none.
 pub struct OfferedPool {
     pub pool: Pool,
     pub offers: Vec<(Arc<LaunchConfig>, Result<Bid, String>)>,
@@ -44,8 +44,9 @@ pub async fn list_offered_pools(
         let facts = Facts::new(pool, Demand::default(), horizon, engine.strategies);
         let configs = configs.into_iter().map(Arc::new);
         let offers = configs.map(|config| {
-            let bid = bid_of_provider(engine, &facts, &config);
-            (config, bid.and_then(|bid| bid.checked(now)))
+            let bids = bids_of_provider(engine, &facts, &config, None);
+            let first = bids.and_then(|bids| bids.into_iter().next().ok_or_else(String::new));
+            (config, first.and_then(|bid| bid.checked(now)))
         });
         let offers = offers.collect();
         let pool = facts.pool;

@@ -5,6 +5,7 @@
 
 use cloud::{Provider, ProviderUnavailable, ValidateError};
 use domain::id::{PoolId, ProviderId};
+use domain::launch_config::set_provider;
 use domain::plan::remove_planning_keys;
 use domain::provider_list::{self, PROVIDERS_KEY, Share};
 use futures_util::future::join_all;
@@ -16,7 +17,7 @@ use crate::Engine;
 /// At most this many errors of a config are reported.
 const MAX_REPORTED: usize = 10;
 /// The keys of a config for declared workers.
-const DECLARED_KEYS: [&str; 2] = ["lifecycle", "workerConfig"];
+const DECLARED_KEYS: [&str; 3] = ["costPerHour", "lifecycle", "workerConfig"];
 
 /// The config without its launch configs, as the providers have completed both.
 pub(super) async fn check(
@@ -32,6 +33,7 @@ pub(super) async fn check(
     let part = |(index, share): (usize, Share)| Part {
         engine,
         id: &ids[index],
+        place: index,
         provider: parts.providers[index],
         config: parts.config_for(index),
         share,
@@ -111,6 +113,7 @@ impl<'a> Parts<'a> {
         }
         let mut for_launches = common;
         if some_declare {
+            for_launches.remove("costPerHour");
             for_launches.remove("workerConfig");
         }
         Ok(Self {
@@ -136,6 +139,8 @@ fn launches(provider: &dyn Provider) -> bool {
 struct Part<'a> {
     engine: &'a Engine,
     id: &'a ProviderId,
+    /// Its index in the list of providers.
+    place: usize,
     provider: &'a dyn Provider,
     config: Map<String, Value>,
     share: Share,
@@ -149,13 +154,12 @@ impl Part<'_> {
     /// The inner error: why the provider refuses its part.
     async fn check(self) -> Result<Result<Completed, Vec<String>>, PoolError> {
         let is_launching = launches(self.provider);
-        if let (false, Some((index, _))) = (is_launching, self.share.first()) {
-            let title = self.title(*index);
-            let why = format!("{title}: the provider {} launches no workers", self.id);
-            return Ok(Err(vec![why]));
-        }
         let mut config = self.config.clone();
-        if is_launching {
+        if !self.share.is_empty() {
+            // They have their own content.
+            config.remove("workerConfig");
+        }
+        if is_launching || !self.share.is_empty() {
             let own = self.share.iter().map(|(_, own)| Value::Object(own.clone()));
             config.insert("launchConfigs".to_owned(), own.collect());
         }
@@ -180,7 +184,10 @@ impl Part<'_> {
         let Value::Object(mut config) = config else {
             return Err(PoolError::NotAnObject);
         };
-        let completed = domain::launch_config::split_off(&mut config)?;
+        let mut completed = domain::launch_config::split_off(&mut config)?;
+        if !is_launching && self.share.is_empty() {
+            return Ok(Ok((Map::new(), self.implied(completed.pop()))));
+        }
         if completed.len() != self.share.len() {
             let why = format!(
                 "{} returned {} launch configs of {}: it may complete launch configs, but neither \
@@ -195,6 +202,19 @@ impl Part<'_> {
         // The defaults of a provider of declared workers are not for the others.
         let config = if is_launching { config } else { Map::new() };
         Ok(Ok((config, indexes.zip(completed).collect())))
+    }
+
+    /// The launch config of declared hosts for which the config of the pool stands. It comes after
+    /// all that are listed.
+    fn implied(&self, completed: Option<Map<String, Value>>) -> Share {
+        let index = self.authored.len() + self.place;
+        let named = completed.map(|mut configuration| {
+            if self.place > 0 {
+                set_provider(&mut configuration, self.id);
+            }
+            (index, configuration)
+        });
+        named.into_iter().collect()
     }
 
     /// An error with the launch config as its author knows it.

@@ -13,6 +13,9 @@ use domain::worker_credentials;
 use serde_json::Value;
 use store::Tx;
 
+use super::created_workers;
+use super::host_launch_config::{choose_launch_config, price};
+use super::worker_place::{Declaration, WorkerPlace};
 use super::{WorkerError, find_provider};
 use crate::Engine;
 use crate::fleet;
@@ -20,12 +23,6 @@ use crate::measures::{LIFETIME_SECONDS, REGISTRATION_FAILURES, seconds};
 
 /// The end reason of workers that are removed by an API call.
 const REMOVED_BY_API: &str = "workerManager.removeWorker API call";
-
-pub struct Declaration {
-    pub expires: Timestamp,
-    pub capacity: Option<u32>,
-    pub provider_info: Option<Value>,
-}
 
 /// Declares a worker. A repeated request changes nothing.
 pub async fn declare(
@@ -37,38 +34,83 @@ pub async fn declare(
     let now = audit.created;
     // With SQLite, other writes wait for this one, so it should be short. With PostgreSQL, a
     // transaction of its own for the pool would be one round trip more.
+    let asked = Arc::new((key, declaration));
     let read_before = match engine.store.engine() {
-        store::Engine::Sqlite => Some(pool_of(engine, &key).await?),
+        store::Engine::Sqlite => {
+            let (inner, asked) = (Arc::clone(engine), Arc::clone(&asked));
+            let read = engine.store.read("worker_create_look", move |tx| {
+                read_place(&inner, tx, &asked.0, &asked.1)
+            });
+            Some(read.await?)
+        }
         store::Engine::Postgres => None,
     };
     let inner = Arc::clone(engine);
+    let (again, audit_again) = (Arc::clone(&asked), audit.clone());
     let written = engine.change("worker_create", now, move |change| {
+        let (key, declaration) = &*asked;
         let read_now;
-        let pool = match &read_before {
-            Some(pool) => pool,
+        let place = match &read_before {
+            Some(place) => place,
             None => {
-                change.tx.ask(|tx| store::workers::get(tx, &key));
-                read_now = load_pool(change.tx, &key)?;
+                change.tx.ask(|tx| {
+                    store::workers::get(tx, key)?;
+                    store::launch_configs::active_between(tx, &key.pool_id, &key.pool_id)
+                });
+                read_now = read_place(&inner, change.tx, key, declaration)?;
                 &read_now
             }
         };
-        let worker = declared_worker(&inner, pool, &key, &declaration, now)?;
+        if creates_machines(&inner, &place.provider_id) {
+            return Ok(Err(place.clone()));
+        }
+        let worker = declared_worker(&inner, place, key, declaration, now)?;
         if store::workers::insert(change.tx, &worker)? {
             change.announce_worker(&worker, WorkerChange::Running)?;
             store::audit::insert(change.tx, &audit)?;
-            return Ok(worker);
+            return Ok(Ok(worker));
         }
         match store::workers::get(change.tx, &worker.key)? {
-            Some(known) if is_repeat(&known, &worker) => Ok(known),
+            Some(known) if is_repeat(&known, &worker, declaration) => Ok(Ok(known)),
             _ => Err(WorkerError::Conflict("Worker already exists".to_owned())),
         }
     });
-    written.await
+    match written.await? {
+        Ok(worker) => Ok(worker),
+        Err(place) => {
+            let (key, declaration) = &*again;
+            let (key, declaration) = (key.clone(), declaration.clone());
+            created_workers::create(engine, key, declaration, place, audit_again).await
+        }
+    }
+}
+
+fn creates_machines(engine: &Engine, provider_id: &ProviderId) -> bool {
+    let provider = engine.providers.get(provider_id);
+    provider.is_ok_and(|provider| provider.declarer().is_none() && provider.creator().is_some())
+}
+
+fn read_place(
+    engine: &Engine,
+    tx: &mut Tx<'_>,
+    key: &WorkerKey,
+    declaration: &Declaration,
+) -> Result<WorkerPlace, WorkerError> {
+    let pool = load_pool(tx, key)?;
+    let named = declaration.launch_config_id.as_ref();
+    let usual = declaring_provider(engine, &pool);
+    let launch_config = choose_launch_config(tx, &pool, usual, named)?;
+    let of_config = launch_config.as_ref().map(|it| it.provider_id(&pool));
+    Ok(WorkerPlace {
+        provider_id: of_config.unwrap_or(usual).clone(),
+        launch_config,
+        pool,
+    })
 }
 
 fn declared_worker(
     engine: &Engine,
-    pool: &Pool,
+    place: &WorkerPlace,
     key: &WorkerKey,
     declaration: &Declaration,
     now: Timestamp,
@@ -77,15 +119,16 @@ fn declared_worker(
         let text = "worker.expires must be in the future";
         return Err(WorkerError::Refused(text.to_owned()));
     }
-    let provider_id = declaring_provider(engine, pool);
+    let (pool, provider_id) = (&place.pool, &place.provider_id);
+    let launch_config = place.launch_config.as_ref();
     let info = declaration.provider_info.as_ref();
     let provider_data = describe(engine, pool, provider_id, key, info)?;
     let new = NewWorker {
         provider_id: provider_id.clone(),
         key: key.clone(),
-        launch_config_id: None,
+        launch_config_id: launch_config.map(|config| config.id.clone()),
         capacity: declaration.capacity.unwrap_or(1),
-        price: price(engine, provider_id),
+        price: price(engine, pool, provider_id, launch_config),
         expires: declaration.expires,
         terms: Terms::default(),
         provider_data,
@@ -93,14 +136,12 @@ fn declared_worker(
     Ok(new.declare(now))
 }
 
-fn price(engine: &Engine, provider_id: &ProviderId) -> Option<f64> {
-    let provider = engine.providers.get(provider_id).ok()?;
-    provider.declarer()?.price()
-}
-
-/// Whether the worker was created by the same request, with the same secret.
-fn is_repeat(known: &Worker, asked: &Worker) -> bool {
-    known.provider_id == asked.provider_id
+/// Whether the worker was created by the same request, with the same secret. An edit may have given
+/// it another launch config since.
+fn is_repeat(known: &Worker, asked: &Worker, declaration: &Declaration) -> bool {
+    let named = declaration.launch_config_id.as_ref();
+    named.is_none_or(|_| known.launch_config_id == asked.launch_config_id)
+        && known.provider_id == asked.provider_id
         && known.state == asked.state
         && known.capacity == asked.capacity
         && known.expires == asked.expires
@@ -113,6 +154,13 @@ pub async fn update_declaration(
     declaration: Declaration,
     audit: AuditEntry,
 ) -> Result<Worker, WorkerError> {
+    let machine = load_machine(engine, &key).await?;
+    let created_data = match (&machine, &declaration.provider_info) {
+        (Some(worker), Some(info)) => {
+            Some(created_workers::update(engine, worker, info.clone()).await?)
+        }
+        (Some(_) | None, _) => None,
+    };
     let pool = pool_of(engine, &key).await?;
     let provider = provider_of_pool(engine, &pool, declaring_provider(engine, &pool))?;
     let declares = provider.declarer().is_some();
@@ -121,11 +169,34 @@ pub async fn update_declaration(
         let (tx, now) = (&mut *change.tx, change.now);
         let missing = || WorkerError::NotFound(format!("Worker {key} does not exist"));
         let worker = store::workers::get(tx, &key)?.ok_or_else(missing)?;
+        if machine.is_some() {
+            let (expires, capacity) = (declaration.expires, declaration.capacity);
+            let worker = worker.redeclare(expires, capacity, created_data.clone(), now);
+            let worker = change.update_worker(worker)?;
+            store::audit::insert(change.tx, &audit)?;
+            return Ok(worker);
+        }
         if !declares || !is_declared(&inner, &worker) {
             return Err(WorkerError::Refused(
                 DeclarationError::not_supported().to_string(),
             ));
         }
+        let own = worker.launch_config_id.clone();
+        let (worker, moves) = match declaration.launch_config_id.as_ref() {
+            Some(id) if own.as_ref() != Some(id) => {
+                let config = choose_launch_config(tx, &pool, &worker.provider_id, Some(id))?;
+                let given = config.as_ref();
+                if given.is_some_and(|it| *it.provider_id(&pool) != worker.provider_id) {
+                    let (key, provider_id) = (&worker.key, &worker.provider_id);
+                    return Err(WorkerError::Refused(format!(
+                        "the launch config {id} is not of {provider_id}, the provider of {key}"
+                    )));
+                }
+                let price = price(&inner, &pool, &worker.provider_id, given);
+                (worker.assign(id.clone(), price), true)
+            }
+            Some(_) | None => (worker, false),
+        };
         let described = declaration
             .provider_info
             .as_ref()
@@ -133,10 +204,28 @@ pub async fn update_declaration(
         let (expires, capacity) = (declaration.expires, declaration.capacity);
         let worker = worker.redeclare(expires, capacity, described.transpose()?, now);
         let worker = change.update_worker(worker)?;
+        if moves {
+            store::meters::reassign(change.tx, &worker)?;
+        }
         store::audit::insert(change.tx, &audit)?;
         Ok(worker)
     });
     written.await
+}
+
+/// The worker, if a provider that makes single workers has its machine.
+async fn load_machine(
+    engine: &Arc<Engine>,
+    key: &WorkerKey,
+) -> Result<Option<Worker>, WorkerError> {
+    let key = key.clone();
+    let read = engine
+        .store
+        .read("worker_get", move |tx| store::workers::get(tx, &key));
+    let worker: Option<Worker> = read.await?;
+    Ok(worker.filter(|worker| {
+        worker.terms.launch_token.is_some() && creates_machines(engine, &worker.provider_id)
+    }))
 }
 
 /// Whether people declared the worker. A launched machine belongs to its provider.
@@ -226,14 +315,19 @@ fn load_pool(tx: &mut Tx<'_>, key: &WorkerKey) -> Result<Pool, WorkerError> {
     pool.ok_or_else(|| WorkerError::NotFound(missing()))
 }
 
-/// The first provider of the pool that accepts declared workers; if none does, the first of all.
+/// The first provider of the pool that accepts declared workers; if none does, the first that makes
+/// single workers, or the first of all.
 fn declaring_provider<'a>(engine: &Engine, pool: &'a Pool) -> &'a ProviderId {
     let takes_them = |id: &&ProviderId| {
         let provider = engine.providers.get(id);
         provider.is_ok_and(|provider| provider.declarer().is_some())
     };
+    let makes_them = |id: &&ProviderId| creates_machines(engine, id);
     let first = &pool.definition.provider_id;
-    pool.provider_ids().find(takes_them).unwrap_or(first)
+    let taking = pool.provider_ids().find(takes_them);
+    taking
+        .or_else(|| pool.provider_ids().find(makes_them))
+        .unwrap_or(first)
 }
 
 fn provider_of_pool<'a>(

@@ -13,6 +13,9 @@ pub enum WorkerError {
     /// A machine registered before its provider answered the launch.
     #[error("The launch of this worker was not answered yet; try again")]
     LaunchPending,
+    /// The provider could not do what it was asked, for now.
+    #[error("The provider failed: {0}. Try again")]
+    ProviderFailed(String),
     #[error("Provider backend may be down or misconfigured")]
     ProviderSetupFailed,
     #[error(transparent)]

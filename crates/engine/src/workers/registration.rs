@@ -9,7 +9,6 @@ use access::certificate::Credentials;
 use cloud::{IdentityClaim, Proof, ProviderUnavailable, Verification, VerifyError};
 use domain::event::WorkerChange;
 use domain::id::{ProviderId, WorkerKey};
-use domain::launch_config::id_for_declared_workers;
 use domain::phases::Phase;
 use domain::pool::Pool;
 use domain::time::Timestamp;
@@ -19,6 +18,7 @@ use serde_json::Value;
 use store::StoreError;
 use tokio_util::sync::CancellationToken;
 
+use super::host_launch_config::assign_launch_config;
 use super::pending_launch::{WaitResult, wait_for_worker};
 use super::{WorkerError, find_provider, secret_purpose};
 use crate::Engine;
@@ -58,7 +58,20 @@ pub async fn register(
 ) -> Result<RegistrationResult, WorkerError> {
     for _ in 0..MAX_TRIES {
         let (pool, worker) = load_worker(engine, asked, now, gone).await?;
-        let verified = verify(engine, &pool, &worker, asked, now).await?;
+        let account = (worker.launch_config_id.clone(), worker.price);
+        let (worker, launch_config) = match worker.is_declared() {
+            true => assign_launch_config(engine, &pool, worker).await?,
+            false => (worker, None),
+        };
+        let moves = account != (worker.launch_config_id.clone(), worker.price);
+        let claim = IdentityClaim {
+            pool: &pool,
+            worker: &worker,
+            launch_config: launch_config.as_ref(),
+            proof: &asked.proof,
+            now,
+        };
+        let verified = verify(engine, &claim, asked).await?;
         let is_new = worker.state == WorkerState::Requested;
         let secret = engine.random.secret();
         let expires = now.plus_millis(verified.lasts_ms);
@@ -68,11 +81,12 @@ pub async fn register(
             let error = WorkerError::Refused("Worker cannot register".to_owned());
             refuse_because(engine, asked, &invalid.to_string(), error)
         })?;
-        let worker = match id_for_declared_workers(&pool) {
-            Ok(id) if worker.is_declared() => worker.note_config(id),
-            Ok(_) | Err(_) => worker,
+        let worker = match worker.is_declared() {
+            true => worker.note_config(),
+            false => worker,
         };
-        if let Some(worker) = write_worker(engine, worker, is_new, now).await? {
+        let news = News { is_new, moves };
+        if let Some(worker) = write_worker(engine, worker, news, now).await? {
             measure_registration(&worker, is_new, asked.boot, now);
             return Ok(RegistrationResult {
                 credentials: issue_credentials(engine, &worker, expires),
@@ -149,21 +163,13 @@ async fn load_worker(
 
 async fn verify(
     engine: &Engine,
-    pool: &Pool,
-    worker: &Worker,
+    claim: &IdentityClaim<'_>,
     asked: &Registration,
-    now: Timestamp,
 ) -> Result<Verification, WorkerError> {
-    let id = &worker.provider_id;
+    let id = &claim.worker.provider_id;
     let unknown = || WorkerError::NotFound(format!("Provider {id} does not exist"));
     let provider = find_provider(engine, id, unknown)?;
-    let claim = IdentityClaim {
-        pool,
-        worker,
-        proof: &asked.proof,
-        now,
-    };
-    let (why, error) = match provider.verify(&claim).await {
+    let (why, error) = match provider.verify(claim).await {
         Ok(verified) => return Ok(verified),
         Err(VerifyError::Refused(no)) => (no.detail, WorkerError::Refused(no.message.to_owned())),
         // The worker may send the same proof again.
@@ -199,11 +205,20 @@ fn refuse_because(
     error
 }
 
+/// The changes of a registration beside the row.
+#[derive(Clone, Copy)]
+struct News {
+    /// It is the first one of the worker.
+    is_new: bool,
+    /// The worker has another launch config or price.
+    moves: bool,
+}
+
 /// `None`: the row changed since it was read.
 async fn write_worker(
     engine: &Arc<Engine>,
     worker: Worker,
-    is_new: bool,
+    news: News,
     now: Timestamp,
 ) -> store::Result<Option<Worker>> {
     let mut has_lost_race = false;
@@ -217,7 +232,10 @@ async fn write_worker(
             }
         }
         let worker = change.update_worker(worker.clone())?;
-        if is_new {
+        if news.moves {
+            store::meters::reassign(change.tx, &worker)?;
+        }
+        if news.is_new {
             note_registered(change, &worker)?;
             change.measure_phase(&worker, Phase::Registered, Some(worker.created), now);
             change.announce_worker(&worker, WorkerChange::Running)?;

@@ -13,8 +13,9 @@ use domain::worker::Worker;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::declared_workers::{Declaration, declare};
+use super::declared_workers::declare;
 use super::registration::{Registration, RegistrationResult, register};
+use super::worker_place::Declaration;
 use super::{WorkerError, find_provider};
 use crate::Engine;
 
@@ -72,6 +73,7 @@ async fn declare_unknown(
     let declaration = Declaration {
         expires: audit.created.plus_millis(DECLARED_FOR_DAYS * DAY_MS),
         capacity: Some(capacity),
+        launch_config_id: None,
         provider_info: Some(json!({"staticSecret": engine.random.secret().expose()})),
     };
     match declare(engine, key.clone(), declaration, audit).await {

@@ -30,6 +30,8 @@ pub async fn renew(
             .filter(|worker| knows_secret(&inner, worker, &shown, now))
             .ok_or_else(wrong_secret)?;
         let archived = match &worker.launch_config_id {
+            // A declared worker gets another one when it registers.
+            Some(_) if worker.is_declared() => false,
             None => false,
             Some(id) => store::launch_configs::get(tx, &key.pool_id, id)?
                 .is_some_and(|config| config.archived),

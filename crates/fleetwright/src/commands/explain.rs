@@ -223,6 +223,7 @@ fn offers_table(offers: &Value) -> String {
         };
         vec![
             format!("{}{place} ({})", word("providerId"), word("launchConfigId")),
+            offer["capacityEach"].to_string(),
             price("price"),
             price("pricePerUsefulHour"),
             ready.map_or_else(unknown, |ms| format!("{:.0} s", ms / 1e3)),
@@ -240,6 +241,7 @@ fn offers_table(offers: &Value) -> String {
 
 const OFFERS: &[(&str, Kind)] = &[
     ("OFFER", Kind::Text),
+    ("UNITS", Kind::Number),
     ("$ PER H", Kind::Number),
     ("$ PER USEFUL H", Kind::Number),
     ("READY IN", Kind::Number),

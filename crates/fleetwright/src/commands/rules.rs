@@ -1,7 +1,7 @@
 //! Worker configurations on a server and in files.
 //!
 //! Commands on files (`eval`, `explain`, `fmt`, `lint`) need no server; with `--server` they read
-//! the worker configuration of that id from the server.
+//! the worker configuration of that id from the server. `evaluate` never needs one.
 
 mod comments;
 mod evaluate;
@@ -10,6 +10,7 @@ mod lint;
 mod rule;
 mod source;
 mod stored;
+mod stream;
 
 use clap::Subcommand;
 
@@ -84,6 +85,11 @@ pub(crate) enum Verb {
     ///
     /// Prints the values as JSON.
     Eval(evaluate::Evaluation),
+    /// Answer requests of other programs to evaluate rules
+    ///
+    /// Reads requests from standard input, a JSON object in each line, and writes a line with the
+    /// answer for each. docs/rules.md has the format. Exits with 1 if a request had errors.
+    Evaluate,
     /// Explain which rules set, override or delete a value
     Explain(evaluate::Question),
     /// Format files: order of keys and layout
@@ -114,6 +120,7 @@ impl Verb {
     pub(crate) fn run_local(&self, json: bool) -> Option<Result<(), Failure>> {
         match self {
             Self::Eval(evaluation) => (!evaluation.is_remote()).then(|| evaluation.run_local(json)),
+            Self::Evaluate => Some(stream::run()),
             Self::Explain(question) => (!question.is_remote()).then(|| question.run_local(json)),
             Self::Fmt(arguments) => Some(format::run(arguments)),
             Self::Lint(arguments) => {
@@ -150,6 +157,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
         Verb::Plan(draft) => stored::plan(&draft, session).await,
         Verb::Rule(verb) => rule::run(verb, session).await,
         Verb::Eval(evaluation) => evaluation.run_remote(session).await,
+        Verb::Evaluate => stream::run(),
         Verb::Explain(question) => question.run_remote(session).await,
         Verb::Fmt(arguments) => format::run(&arguments),
         Verb::Lint(arguments) => lint::run_remote(&arguments, session).await,

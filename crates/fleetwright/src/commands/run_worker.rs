@@ -41,7 +41,7 @@ enum Verb {
     /// The worker stops when it is idle and not needed. On SIGTERM it claims no more tasks and
     /// finishes running ones; on a second SIGTERM or SIGINT it stops at once. Tasks run as the
     /// user of the worker; see docs/worker.md for their isolation.
-    Run(Box<Arguments>),
+    Run(Arguments),
     #[command(flatten)]
     Managed(managed::Verb),
 }
@@ -110,18 +110,18 @@ pub(crate) enum WorkerCommand {
     Run(WorkerRun),
 }
 
-pub(crate) struct WorkerRun(Box<Arguments>);
+pub(crate) struct WorkerRun(Arguments);
 
 impl Noun {
     pub(crate) fn into_command(self) -> Result<WorkerCommand, Failure> {
         match (self.identity, self.verb) {
             (None, Some(Verb::Managed(verb))) => Ok(WorkerCommand::Manage(verb)),
             (None, Some(Verb::Run(arguments))) => Ok(WorkerCommand::Run(WorkerRun(arguments))),
-            (Some(identity), None) => Ok(WorkerCommand::Run(WorkerRun(Box::new(Arguments {
+            (Some(identity), None) => Ok(WorkerCommand::Run(WorkerRun(Arguments {
                 identity: Some(identity),
                 drain_seconds: DRAIN_SECONDS,
                 ..Arguments::default()
-            })))),
+            }))),
             (None, None) | (Some(_), Some(_)) => Err(Failure::usage(
                 "expected either --identity FILE or a command",
             )

@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 use domain::time::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::body::{Shape, set};
+use super::body::{Shape, json_argument, set};
 use super::{Confirmed, Limit, Session, name, runs};
 use crate::client::{Call, FLEETWRIGHT, QUEUE, WORKER_MANAGER};
 use crate::failure::{Exit, Failure};
@@ -100,15 +100,21 @@ pub(crate) struct Definition {
     /// Create a new secret and print it (default of create without --secret-file)
     #[arg(long)]
     new_secret: bool,
+    /// Launch config of the worker (default of create: the first one)
+    #[arg(long, value_name = "ID")]
+    launch_config: Option<String>,
+    /// Parameters for a provider that makes single workers, as JSON or @FILE
+    #[arg(long, value_name = "JSON", conflicts_with_all = ["secret_file", "new_secret"])]
+    parameters: Option<String>,
     /// File with the API's fields: YAML, JSON or TOML (`-`: standard input); flags take precedence
     #[arg(long, value_name = "FILE")]
     file: Option<String>,
 }
 
 const SHAPE: Shape = Shape {
-    writable: &["expires", "capacity", "providerInfo"],
+    writable: &["expires", "capacity", "launchConfigId", "providerInfo"],
     read_only: "workerPoolId workerGroup workerId providerId created state lastModified \
-        lastChecked launchConfigId price",
+        lastChecked price",
 };
 
 const LIST: &[Column] = &[
@@ -346,6 +352,11 @@ impl Definition {
             set(fields, "expires", Some(expires.to_string()));
         }
         set(fields, "capacity", self.capacity);
+        set(fields, "launchConfigId", self.launch_config.as_deref());
+        if let Some(text) = &self.parameters {
+            let parameters = json_argument("--parameters", text)?;
+            set(fields, "providerInfo", Some(parameters));
+        }
         if let Some(path) = &self.secret_file {
             let secret = read_text(path)?;
             let info = json!({"staticSecret": secret.trim()});

@@ -129,6 +129,11 @@ const BLOCKS: &[(&str, &str, Way)] = &[
     ),
     (
         "docs/rules.md",
+        "fleetwright rules evaluate",
+        Way::Skip("is run by the tests of the command"),
+    ),
+    (
+        "docs/rules.md",
         "fleetwright up --config",
         Way::Run(three_clouds),
     ),

@@ -14,6 +14,7 @@ mod configuration;
 mod costs;
 mod documentation;
 mod documented_commands;
+mod evaluation;
 mod event;
 mod failing_program;
 mod image_builds;

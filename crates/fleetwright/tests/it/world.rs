@@ -159,20 +159,7 @@ impl Server {
 
     /// Runs a command with this standard input.
     pub(crate) fn with_input(&self, arguments: &[&str], input: &str) -> Done {
-        let mut child = self
-            .command(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        child
-            .stdin
-            .take()
-            .unwrap()
-            .write_all(input.as_bytes())
-            .unwrap();
-        Done::of(child.wait_with_output().unwrap())
+        Done::of_input(self.command(arguments), input)
     }
 
     /// Stops the server, and returns its exit code and its home.
@@ -194,6 +181,23 @@ impl Drop for Server {
 }
 
 impl Done {
+    /// Runs a command with this standard input.
+    pub(crate) fn of_input(mut command: Command, input: &str) -> Self {
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(input.as_bytes())
+            .unwrap();
+        Self::of(child.wait_with_output().unwrap())
+    }
+
     pub(crate) fn of(output: Output) -> Self {
         Self {
             code: output.status.code().unwrap(),

@@ -1,6 +1,6 @@
 //! The limits of rule sets: accepted up to the limit, refused above it, at every size around it.
 
-use rules::{Rule, RuleSet};
+use fleetwright_rules::{Rule, RuleSet};
 use serde_json::{Value, json};
 use testing::sizes_around;
 

@@ -1,7 +1,7 @@
 //! Documents: every problem is reported with its place, and valid documents survive a round trip.
 
+use fleetwright_rules::{Rule, RuleSet, SCHEMA, format, limits};
 use proptest::prelude::*;
-use rules::{Rule, RuleSet, SCHEMA, format, limits};
 use serde_json::{Map, Value, json};
 
 use crate::chance;

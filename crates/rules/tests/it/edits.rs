@@ -1,8 +1,8 @@
 //! Edits of one rule have the same result as parsing the edited list.
 
+use fleetwright_rules::{EditError, Position, Rule, RuleSet, format};
 use proptest::prelude::*;
 use proptest::sample::Index;
-use rules::{EditError, Position, Rule, RuleSet, format};
 use serde_json::{Value, json};
 
 use crate::chance;

@@ -1,6 +1,6 @@
 //! The meaning of rules, by example.
 
-use rules::{Attributes, Evaluator, RuleSet};
+use fleetwright_rules::{Attributes, Evaluator, RuleSet};
 use serde_json::{Value, json};
 
 /// The worker configuration "build" of RFC 124.
@@ -269,7 +269,10 @@ fn only_evaluations_in_which_a_moved_rule_passes_another_are_affected() {
     let evaluator = Evaluator::new(&RuleSet::parse(&rules).unwrap());
     let moved = evaluator
         .set()
-        .move_to("everywhere", rules::Position::Before("there".to_owned()))
+        .move_to(
+            "everywhere",
+            fleetwright_rules::Position::Before("there".to_owned()),
+        )
         .unwrap();
     let change = evaluator.succeed(&moved).1;
     let at = |place: &str| Attributes::nothing().with("place", place);

@@ -1,7 +1,7 @@
 //! No input makes the crate panic, whether or not people could write it.
 
+use fleetwright_rules::{Attributes, Evaluator, Pattern, Rule, RuleSet, lint};
 use proptest::prelude::*;
-use rules::{Attributes, Evaluator, Pattern, Rule, RuleSet, lint};
 use serde_json::{Map, Value, json};
 
 use crate::{chance, naive};

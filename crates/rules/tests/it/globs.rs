@@ -1,6 +1,6 @@
 //! Tests of patterns.
 
-use rules::{BadPattern, Pattern};
+use fleetwright_rules::{BadPattern, Pattern};
 
 #[test]
 fn a_table_of_globs() {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use fleetwright_rules::{Attributes, Finding, RuleSet, lint};
 use proptest::prelude::*;
-use rules::{Attributes, Finding, RuleSet, lint};
 use serde_json::{Value, json};
 
 use crate::{chance, naive};

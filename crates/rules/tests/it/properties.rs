@@ -1,7 +1,7 @@
 //! Properties of every rule set, compared with the naive evaluation.
 
+use fleetwright_rules::{Attributes, Evaluator, Position, Rule, RuleSet, assign};
 use proptest::prelude::*;
-use rules::{Attributes, Evaluator, Position, Rule, RuleSet, assign};
 use serde_json::{Map, Value, json};
 
 use crate::{chance, naive};
@@ -123,7 +123,7 @@ proptest! {
         for (pointer, origin) in &evaluation.origins {
             let explanation = evaluator.explain(&attributes, pointer);
             let steps: Vec<_> = explanation.steps.iter().map(|step| {
-                let deleted = matches!(step.action, rules::Action::Delete { .. });
+                let deleted = matches!(step.action, fleetwright_rules::Action::Delete { .. });
                 (step.rule_id.clone(), deleted)
             }).collect();
             let mut told: Vec<_> = origin.overrode.iter().map(|earlier| (earlier.rule_id.clone(), earlier.deleted)).collect();

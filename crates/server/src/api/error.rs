@@ -527,6 +527,7 @@ impl From<WorkerError> for ApiError {
             WorkerError::Refused(_) => Self::input(text),
             WorkerError::Conflict(_) => Self::conflict(text),
             WorkerError::LaunchPending => Self::new(Code::LaunchPending, text),
+            WorkerError::ProviderFailed(_) => Self::new(Code::ProviderSetupFailed, text),
             WorkerError::ProviderSetupFailed => Self::new(Code::ProviderSetupFailed, text),
             WorkerError::Store(problem) => problem.into(),
         }

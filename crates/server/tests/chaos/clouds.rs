@@ -13,7 +13,7 @@ use contract::Invalid;
 use domain::id::{LaunchToken, WorkerGroup, WorkerKey};
 use domain::launch::Cause;
 use domain::launch_config::LaunchConfig;
-use domain::plan::Bid;
+use domain::plan::{BidRequest, Bids};
 use domain::time::Timestamp;
 use domain::worker::Worker;
 use serde_json::{Value, json};
@@ -281,8 +281,8 @@ impl Machines for Handle {
         self.max_machines
     }
 
-    fn bid(&self, config: &LaunchConfig, now: Timestamp) -> Result<Bid, String> {
-        self.cloud.bid(config, now)
+    fn bids(&self, config: &LaunchConfig, request: Option<&BidRequest>, now: Timestamp) -> Bids {
+        self.cloud.bids(config, request, now)
     }
 
     async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<LaunchedMachine>, LaunchError> {

@@ -228,6 +228,7 @@ impl World {
                     max_price: launch.max_price,
                     price: launch.price,
                     bid_data: &Map::new(),
+                    pool_data: &serde_json::Value::Null,
                     root_url: ROOT_URL,
                     now: self.now(),
                 };

@@ -29,7 +29,7 @@ fn priced(name: &str, price: f64) -> Value {
     machine
 }
 
-async fn charge(fleet: &World) -> Value {
+pub(crate) async fn charge(fleet: &World) -> Value {
     fleet.events().await;
     fleet.read_outcomes().await;
     Costs(Arc::clone(&fleet.app.engine))
@@ -38,7 +38,7 @@ async fn charge(fleet: &World) -> Value {
         .unwrap()
 }
 
-async fn report(fleet: &World, query: &str) -> Value {
+pub(crate) async fn report(fleet: &World, query: &str) -> Value {
     fleet
         .get(&format!("fleetwright:/cost{query}"))
         .await

@@ -28,7 +28,7 @@ impl Fleet {
 }
 
 /// The offers of an explanation, one line each.
-fn offers(explained: &Value) -> String {
+pub(crate) fn offers(explained: &Value) -> String {
     let rows = explained["offers"].as_array().unwrap().iter();
     let text = |row: &Value| {
         let word = |key: &str| row[key].as_str().unwrap().to_owned();
@@ -158,7 +158,7 @@ fleet_on_sqlite_first!(
         ");
         let json = &explained["plans"][0]["offers"][0];
         let keys: Vec<&String> = json.as_object().unwrap().keys().collect();
-        assert_eq!(keys.len(), 9, "{keys:?}");
+        assert_eq!(keys.len(), 10, "{keys:?}");
         // A plan can be selected; only that one has its offers.
         fleet.tasks(POOL, 1).await;
         fleet.pass_ms(2_000);

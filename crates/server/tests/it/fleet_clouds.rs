@@ -9,13 +9,13 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use cloud::{
     CloudError, FakeCloud, FakeSettings, IdentityClaim, ImageTarget, LaunchError, LaunchOrder,
-    LaunchedMachine, Machines, OwnedPage, Proof, Provider, ProviderContext, Region, Sighting,
-    ValidateError, Verification, VerifyError,
+    LaunchedMachine, Machines, OwnedPage, PoolResourceMaker, Proof, Provider, ProviderContext,
+    Region, Sighting, ValidateError, Verification, VerifyError,
 };
 use contract::{Invalid, Schemas};
 use domain::id::{LaunchToken, WorkerGroup, WorkerKey};
 use domain::launch_config::LaunchConfig;
-use domain::plan::Bid;
+use domain::plan::{BidRequest, Bids};
 use domain::time::Timestamp;
 use domain::worker::Worker;
 use serde_json::Value;
@@ -153,6 +153,14 @@ impl Provider for TestCloud {
     fn machines(&self) -> Option<&dyn Machines> {
         Some(self)
     }
+
+    async fn terminate(&self) -> Result<(), CloudError> {
+        self.fake.terminate().await
+    }
+
+    fn pool_resources(&self) -> Option<&dyn PoolResourceMaker> {
+        self.fake.pool_resources()
+    }
 }
 
 #[async_trait]
@@ -161,9 +169,9 @@ impl Machines for TestCloud {
         self.max_machines
     }
 
-    fn bid(&self, config: &LaunchConfig, now: Timestamp) -> Result<Bid, String> {
+    fn bids(&self, config: &LaunchConfig, request: Option<&BidRequest>, now: Timestamp) -> Bids {
         self.n_bids.fetch_add(1, Ordering::SeqCst);
-        self.fake.bid(config, now)
+        self.fake.bids(config, request, now)
     }
 
     async fn refresh(&self) -> Result<(), CloudError> {

@@ -25,7 +25,7 @@ impl Fleet {
 
     /// The launch configs come from these providers from now on, in their order; the pool leaves
     /// all others.
-    async fn move_to(&self, providers: &[&str]) {
+    pub(crate) async fn move_to(&self, providers: &[&str]) {
         let mut ids: Vec<ProviderId> = Vec::new();
         for id in providers.iter().map(|id| id.parse().unwrap()) {
             if !ids.contains(&id) {
@@ -76,7 +76,7 @@ impl Fleet {
     }
 }
 
-fn two_places() -> [(Value, &'static str); 2] {
+pub(crate) fn two_places() -> [(Value, &'static str); 2] {
     [(machine("a"), "one"), (machine("b"), "two")]
 }
 

@@ -258,8 +258,13 @@ on_sqlite_first!(
                     json!(["aws", "static"]),
                     json!([aws("a"), of("static", aws("b"))]),
                 ),
-                "The providers refuse the config:\n  * launchConfigs[1] (b): the provider static \
-             launches no workers",
+                "The providers refuse the config:\n  \
+             * launchConfigs[1] (b) (provider static): must NOT have additional properties: \
+             \"capacityPerInstance\"\n  \
+             * launchConfigs[1] (b) (provider static): must NOT have additional properties: \
+             \"launchConfig\"\n  \
+             * launchConfigs[1] (b) (provider static): must NOT have additional properties: \
+             \"region\"",
             ),
         ];
         for (body, expected) in cases {

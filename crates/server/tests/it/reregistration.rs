@@ -144,7 +144,7 @@ on_sqlite_first!(
         change(world, |worker| {
             worker.state = WorkerState::Running;
             // Declared workers do not expire.
-            worker.launch_config_id = Some("lc1".parse().unwrap());
+            worker.terms.declared = false;
             worker.expires = worker.created;
         })
         .await;

@@ -110,7 +110,7 @@ on_sqlite_first!(a_declared_worker_asks_too, |world| {
     let id = "lc-07397d1e8be6e8fcd6be";
     assert_eq!(
         checked(&ask().await),
-        json!({"state": "active", "reason": "the config of pp/ee is in force",
+        json!({"state": "active", "reason": "the launch config lc-07397d1e8be6e8fcd6be is active",
             "launchConfigId": id})
     );
     // Not about other workers.
@@ -119,10 +119,16 @@ on_sqlite_first!(a_declared_worker_asks_too, |world| {
         .by(&who)
         .await;
     assert_eq!(other.status, 403);
-    // A pause of its pool concerns new workers, and a pool of hosts has none.
+    // It goes on while its pool is paused, and knows until when.
     let until = world.now().plus_millis(MINUTE_MS).to_string();
     let pause = json!({"workerPoolId": "pp/ee", "pause": true, "reason": "r", "until": until});
     world.put("/override/freeze", pause).await.expect(200);
+    let paused = checked(&ask().await);
+    assert_eq!(
+        (&paused["state"], &paused["until"]),
+        (&json!("paused"), &json!(until))
+    );
+    world.clock.advance_ms(2 * MINUTE_MS);
     assert_eq!(checked(&ask().await)["state"], "active");
     world.ask(Method::DELETE, pool).await.expect(200);
     assert_eq!(

@@ -36,12 +36,13 @@ on_sqlite_first!(
       "state": "running",
       "capacity": 1,
       "lastModified": "2026-09-21T14:13:20.000Z",
-      "lastChecked": "2026-09-21T14:13:20.000Z"
+      "lastChecked": "2026-09-21T14:13:20.000Z",
+      "launchConfigId": "lc-07397d1e8be6e8fcd6be"
     }
     "#);
         let made = answer.expect(200);
         assert_eq!(world.get(WORKER).await.expect(200), made);
-        assert_snapshot!(world.told().await, @r#"worker-running primary.static.pp.ee.g.w._._ {"capacity":1,"providerId":"static","timestamp":"2026-09-21T14:13:20.000Z","workerGroup":"g","workerId":"w","workerPoolId":"pp/ee"}"#);
+        assert_snapshot!(world.told().await, @r#"worker-running primary.static.pp.ee.g.w.lc-07397d1e8be6e8fcd6be._ {"capacity":1,"launchConfigId":"lc-07397d1e8be6e8fcd6be","providerId":"static","timestamp":"2026-09-21T14:13:20.000Z","workerGroup":"g","workerId":"w","workerPoolId":"pp/ee"}"#);
     }
 );
 
@@ -311,8 +312,8 @@ on_both!(a_removed_static_worker_is_stopped, |world| {
     assert_eq!(shown["state"], "stopped");
     assert_eq!(shown["lastModified"], "2026-09-21T14:13:21.000Z");
     assert_snapshot!(world.told().await, @r#"
-    worker-removed primary.static.pp.ee.g.w._._ {"capacity":1,"providerId":"static","reason":"workerManager.removeWorker API call","timestamp":"2026-09-21T14:13:21.000Z","workerGroup":"g","workerId":"w","workerPoolId":"pp/ee"}
-    worker-stopped primary.static.pp.ee.g.w._._ {"capacity":1,"providerId":"static","timestamp":"2026-09-21T14:13:21.000Z","workerGroup":"g","workerId":"w","workerPoolId":"pp/ee"}
+    worker-removed primary.static.pp.ee.g.w.lc-07397d1e8be6e8fcd6be._ {"capacity":1,"launchConfigId":"lc-07397d1e8be6e8fcd6be","providerId":"static","reason":"workerManager.removeWorker API call","timestamp":"2026-09-21T14:13:21.000Z","workerGroup":"g","workerId":"w","workerPoolId":"pp/ee"}
+    worker-stopped primary.static.pp.ee.g.w.lc-07397d1e8be6e8fcd6be._ {"capacity":1,"launchConfigId":"lc-07397d1e8be6e8fcd6be","providerId":"static","timestamp":"2026-09-21T14:13:21.000Z","workerGroup":"g","workerId":"w","workerPoolId":"pp/ee"}
     "#);
     // The same again is no error, and publishes no event.
     assert_eq!(world.delete(WORKER).await.expect(200), json!({}));

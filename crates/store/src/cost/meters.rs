@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use domain::cost::{Charge, CostKind, Currency, Life, Meter, MeteredRun, Uses, next_charge};
-use domain::id::WorkerKey;
+use domain::id::{ProviderId, WorkerKey};
 use domain::run_outcome::RunOutcome;
 use domain::time::{DAY_MS, Timestamp};
 use domain::worker::Worker;
@@ -49,7 +49,7 @@ macro_rules! of_meter {
 /// pool has its provider. Such a worker lives until somebody removes it.
 macro_rules! is_kept {
     () => {
-        "w.state = 'running' AND w.launch_config_id IS NULL AND EXISTS (\
+        "w.state = 'running' AND w.declared = 1 AND EXISTS (\
          SELECT 1 FROM worker_pools AS p WHERE p.worker_pool_id = w.worker_pool_id \
          AND (p.provider_id = w.provider_id OR p.further_provider_ids <> \
          REPLACE(p.further_provider_ids, '\"' || w.provider_id || '\"', '')))"
@@ -79,6 +79,14 @@ statements! { TABLE;
          AND owner = COALESCE((SELECT owner FROM worker_pools WHERE worker_pool_id = $1), '') \
          AND currency = $10 ON CONFLICT (worker_pool_id, worker_group, worker_id) \
          DO UPDATE SET leaving = NULL, ended = NULL";
+    // From now on, with the time that is not charged yet.
+    REASSIGN "meter_reassign" =
+        "UPDATE meters SET price = CAST($1 AS BIGINT), account = (\
+         SELECT account FROM cost_accounts WHERE worker_pool_id = $2 AND launch_config_id = $3 \
+         AND provider_id = $4 \
+         AND owner = COALESCE((SELECT owner FROM worker_pools WHERE worker_pool_id = $2), '') \
+         AND currency = $5) WHERE worker_pool_id = $2 AND worker_group = $6 AND worker_id = $7 \
+         AND ended IS NULL";
     LEAVING "meter_note_leaving" = concat!(
         "UPDATE meters SET leaving = $1 WHERE ", of_worker!("$2", "$3", "$4"),
         " AND leaving IS NULL");
@@ -188,18 +196,33 @@ from_row! { DueRow {
 
 /// Starts the meter of a new worker.
 pub(crate) fn insert(tx: &mut Tx<'_>, worker: &Worker) -> Result<()> {
+    let account = open_account(tx, worker)?;
+    let made = worker.terms.made_at.map(Timestamp::from_millis);
+    let (price, started) = (&worker.price, made.unwrap_or(worker.created));
+    let kind = CostKind::Booting.as_str();
+    let due = next_charge(&worker.key, worker.created);
+    tx.run(&INSERT, (&worker.key, price, started, due, kind, account))?;
+    Ok(())
+}
+
+/// Charges a worker to its launch config at its price from now on; both have changed.
+pub fn reassign(tx: &mut Tx<'_>, worker: &Worker) -> Result<()> {
+    let account = open_account(tx, worker)?;
+    let WorkerKey { pool_id, group, id } = &worker.key;
+    tx.run(&REASSIGN, (&worker.price, pool_id, account, group, id))
+}
+
+/// The account of a worker: its launch config, its provider, and the currency of its price.
+fn open_account<'a>(
+    tx: &mut Tx<'_>,
+    worker: &'a Worker,
+) -> Result<(&'a str, &'a ProviderId, &'static str)> {
     let launch_config = worker.launch_config_id.as_ref();
     let launch_config = launch_config.map_or("", |id| id.as_str());
     let currency = worker.price.map_or("", |_| Currency::Usd.as_str());
     let provider = &worker.provider_id;
     cost_accounts::open(tx, &worker.key.pool_id, launch_config, provider, currency)?;
-    let made = worker.terms.made_at.map(Timestamp::from_millis);
-    let (price, started) = (&worker.price, made.unwrap_or(worker.created));
-    let account = (launch_config, provider, currency);
-    let kind = CostKind::Booting.as_str();
-    let due = next_charge(&worker.key, worker.created);
-    tx.run(&INSERT, (&worker.key, price, started, due, kind, account))?;
-    Ok(())
+    Ok((launch_config, provider, currency))
 }
 
 /// Records when a machine began to stop.

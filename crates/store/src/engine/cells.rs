@@ -14,6 +14,7 @@ use domain::id::{
 use domain::image::{CanaryRun, ImageAction, ImageSelection, Standing, TrialRecord};
 use domain::launch_failures::FailureCause;
 use domain::market::OfferingId;
+use domain::pool_resources::ResourcesState;
 use domain::queue_worker::{QuarantineEntry, TaskRun};
 use domain::task::{EndReason, Priority, Run, RunDocument, TaskDocument, TaskState};
 use domain::time::Timestamp;
@@ -150,6 +151,7 @@ text_cells!(
     WaitCause,
     WorkerGroup,
     WorkerId,
+    ResourcesState,
     WorkerState,
 );
 

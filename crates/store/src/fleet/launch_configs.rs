@@ -21,6 +21,7 @@ columns! { config: LaunchConfig {
 }
 also {
     Mutable "canary_of" = canary_mark(&config.configuration).map(|mark| mark.image.to_string()),
+    Mutable "hosts" = config.is_for_hosts(),
 } }
 
 static TABLE: Table = Table::of::<LaunchConfig>("launch_configs");

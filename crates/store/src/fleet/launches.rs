@@ -122,11 +122,17 @@ statements! { TABLE;
     // Machines of unknown launches that were found count as made.
     STARTING "launch_starting" =
         "SELECT launch_config_id, provider_id, created, CAST(SUM(CASE WHEN state = 'accepted' THEN made \
-         ELSE machines END - registered - never_registered) AS BIGINT) FROM launches \
+         ELSE machines END - registered - never_registered) AS BIGINT), capacity_each, offering \
+         FROM launches \
          WHERE worker_pool_id = $1 AND created >= $2 AND (state IN ('open', 'unknown') \
          AND machines > registered + never_registered OR state = 'accepted' AND made > registered + never_registered) \
-         GROUP BY launch_config_id, provider_id, created \
-         ORDER BY created, launch_config_id, provider_id LIMIT $3";
+         GROUP BY launch_config_id, provider_id, created, capacity_each, offering \
+         ORDER BY created, launch_config_id, provider_id, capacity_each, offering LIMIT $3";
+    PENDING_OFFERINGS "launch_pending_by_offering" =
+        "SELECT launch_config_id, offering, CAST(SUM((machines - made) * capacity_each) AS BIGINT) \
+         FROM launches WHERE worker_pool_id = $1 AND created >= $2 \
+         AND state IN ('open', 'unknown') AND offering IS NOT NULL \
+         GROUP BY launch_config_id, offering ORDER BY launch_config_id, offering LIMIT $3";
     RECENT "launch_recent" =
         "SELECT launch_config_id, created, state, cause, problem FROM launches \
          WHERE worker_pool_id = $1 ORDER BY created DESC, token LIMIT $2";
@@ -222,7 +228,7 @@ pub struct LaunchOrigin {
 
 from_row! { LaunchOrigin { offering, provider_id, created } }
 from_row! { RecentLaunch { launch_config_id, since, state } }
-from_row! { Starting { launch_config_id, provider_id, since, machines } }
+from_row! { Starting { launch_config_id, provider_id, since, machines, capacity_each, offering } }
 
 /// Records that one of the launch's machines has registered.
 pub fn note_registered(
@@ -250,6 +256,16 @@ pub fn last_with_offering(
 /// make, the oldest first. Launches before `since` are left out.
 pub fn starting(tx: &mut Tx<'_>, pool_id: &PoolId, since: Timestamp) -> Result<Vec<Starting>> {
     tx.rows(&STARTING, (pool_id, since, ALL_ROWS))
+}
+
+/// The units that launches without an answer may still make, by launch config and offering. Older
+/// launches than `since` are left out.
+pub fn pending_by_offering(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+    since: Timestamp,
+) -> Result<Vec<(LaunchConfigId, OfferingId, u64)>> {
+    tx.rows(&PENDING_OFFERINGS, (pool_id, since, ALL_ROWS))
 }
 
 /// The last launches of a pool, the newest first.

@@ -47,7 +47,8 @@ statements! { TABLE;
     LIST_EXPIRABLE "pool_list_expirable" =
         "SELECT {columns} FROM worker_pools \
          WHERE provider_id = $1 AND previous_provider_ids = '[]' \
-         AND worker_configuration_id IS NULL ORDER BY worker_pool_id LIMIT $2";
+         AND worker_configuration_id IS NULL AND NOT EXISTS (SELECT 1 FROM pool_resources AS r \
+         WHERE r.worker_pool_id = worker_pools.worker_pool_id) ORDER BY worker_pool_id LIMIT $2";
     LIST_LEAVING "pool_list_leaving" =
         "SELECT {columns} FROM worker_pools \
          WHERE worker_pool_id > $1 AND previous_provider_ids <> '[]' \

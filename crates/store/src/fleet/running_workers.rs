@@ -52,7 +52,7 @@ statements! { TABLE;
          q.last_date_active, q.last_task_ended", silent!(),
         "ORDER BY w.worker_group, w.worker_id LIMIT $7");
     LIST "worker_list_running" = concat!(
-        "SELECT w.worker_group, w.worker_id, w.provider_id, w.launch_config_id, w.capacity, \
+        "SELECT w.worker_group, w.worker_id, w.provider_id, w.launch_config_id, w.offering, w.capacity, \
          w.created, w.registered, w.idle_hold, w.draining, w.advised, w.advice_reason, w.price, \
          q.last_date_active, q.last_task_ended, \
          CASE WHEN q.quarantine_until >= $1 THEN q.quarantine_details END, \
@@ -162,6 +162,7 @@ fn running(
         },
         provider_id: cells.next()?,
         launch_config_id: cells.next()?,
+        offering: cells.next()?,
         capacity: cells.next()?,
         created: cells.next()?,
         registered: cells.next()?,

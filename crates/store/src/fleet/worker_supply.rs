@@ -1,10 +1,11 @@
 //! Workers that are not stopped, in groups as the planner counts them, read from an index only.
 
-use domain::id::{LaunchConfigId, PoolId};
+use domain::id::{LaunchConfigId, OfferingId, PoolId};
 use domain::supply::Group;
 use domain::time::Timestamp;
+use domain::worker::WorkerState;
 
-use crate::engine::{ALL_ROWS, BadRow, Cells, FromRow, Result, Table, Tx, statements};
+use crate::engine::{ALL_ROWS, BadRow, Cells, FromRow, Result, Table, Tx, from_row, statements};
 
 /// Groups of workers have no key but the columns by which they are grouped.
 static TABLE: Table = Table::unlisted("workers", 2);
@@ -31,7 +32,8 @@ statements! { TABLE;
     BETWEEN "worker_supply_between" =
         "SELECT g.worker_pool_id, COALESCE(g.launch_config_id, ''), g.state, g.draining, \
          g.workers, g.capacity, \
-         CASE WHEN g.launch_config_id IS NULL THEN 0 ELSE COALESCE(c.archived, 1) END FROM (\
+         CASE WHEN g.launch_config_id IS NULL OR c.hosts = 1 THEN 0 \
+         ELSE COALESCE(c.archived, 1) END FROM (\
          SELECT worker_pool_id, launch_config_id, state, draining, COUNT(*) AS workers, \
          CAST(SUM(capacity) AS BIGINT) AS capacity FROM workers \
          WHERE state <> 'stopped' AND worker_pool_id >= $1 AND worker_pool_id <= $2 \
@@ -60,14 +62,39 @@ statements! { TABLE;
          WHERE c.worker_pool_id >= $1 AND c.worker_pool_id <= $2 \
          AND c.worker_pool_id = w.worker_pool_id \
          AND c.launch_config_id = w.launch_config_id AND c.archived = 1))");
+    BY_OFFERING "worker_supply_by_offering" =
+        "SELECT launch_config_id, offering, state, draining, COUNT(*), \
+         CAST(SUM(capacity) AS BIGINT) FROM workers \
+         WHERE worker_pool_id = $1 AND state IN ('requested', 'running') \
+         AND launch_config_id IS NOT NULL AND offering IS NOT NULL \
+         GROUP BY launch_config_id, offering, state, draining ORDER BY 1, 2, 3, 4 LIMIT $2";
     STARTING "worker_pools_with_starting_between" =
         "SELECT DISTINCT worker_pool_id FROM workers \
          WHERE state = 'requested' AND worker_pool_id >= $1 AND worker_pool_id <= $2 \
          AND created < $3 ORDER BY worker_pool_id LIMIT $4";
 }
 
+/// Workers of one launch config and offering that are requested or running.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OfferingGroup {
+    pub launch_config_id: LaunchConfigId,
+    pub offering: OfferingId,
+    pub state: WorkerState,
+    pub draining: bool,
+    pub count: u64,
+    pub capacity: u64,
+}
+
+from_row! { OfferingGroup { launch_config_id, offering, state, draining, count, capacity } }
+
+/// The requested and running workers of a pool whose offering is known. Reads all of them.
+pub fn by_offering(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<Vec<OfferingGroup>> {
+    tx.rows(&BY_OFFERING, (pool_id, ALL_ROWS))
+}
+
 /// The workers that are not stopped, of all pools from the first to the last, ordered by pool and
-/// launch config, and whether this launch config is archived or deleted.
+/// launch config, and whether this launch config is archived or deleted. Declared hosts of an
+/// archived one get another, and need no decision.
 pub fn between(tx: &mut Tx<'_>, first: &PoolId, last: &PoolId) -> Result<Vec<(Group, bool)>> {
     tx.rows(&BETWEEN, (first, last, ALL_ROWS))
 }

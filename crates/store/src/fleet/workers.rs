@@ -1,7 +1,7 @@
 //! Workers: single rows, and lists for the scan (by key).
 
 use domain::Version;
-use domain::id::{LaunchConfigId, PoolId, ProviderId, WorkerGroup, WorkerKey};
+use domain::id::{LaunchConfigId, OfferingId, PoolId, ProviderId, WorkerGroup, WorkerKey};
 use domain::time::Timestamp;
 use domain::worker::{PreviousSecret, StoredWorker, Worker};
 
@@ -21,7 +21,7 @@ columns! { worker: Worker(StoredWorker) {
     launch_config_id: Mutable "launch_config_id",
     state: Mutable "state",
     capacity: Mutable "capacity",
-    price: Fixed "price",
+    price: Mutable "price",
     created: Fixed "created",
     expires: Mutable "expires",
     last_modified: Mutable "last_modified",
@@ -35,9 +35,11 @@ columns! { worker: Worker(StoredWorker) {
 also {
     Mutable "draining" = worker.terms.is_draining(),
     Mutable "registered" = worker.terms.registered_at,
+    Mutable "offering" = worker.terms.offering.as_ref().map(OfferingId::as_str),
     Mutable "idle_hold" = worker.terms.idle_hold_ms,
     Mutable "advised" = worker.terms.advice.as_ref().map(|advice| advice.decided_at),
     Mutable "advice_reason" = worker.terms.advice.as_ref().map(|advice| &advice.reason),
+    Fixed "declared" = worker.is_declared(),
 } }
 
 impl Field for Option<PreviousSecret> {

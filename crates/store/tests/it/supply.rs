@@ -163,6 +163,7 @@ fn without_records(worker: &Worker) -> RunningWorker {
         key: worker.key.clone(),
         provider_id: worker.provider_id.clone(),
         launch_config_id: worker.launch_config_id.clone(),
+        offering: worker.terms.offering.clone(),
         capacity: worker.capacity,
         created: worker.created,
         registered: worker.terms.registered_at.map(at),

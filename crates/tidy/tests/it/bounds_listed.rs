@@ -77,6 +77,10 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "Pages of one pass: the next one begins anew.",
+        &["engine::fleet::pool_resources::MAX_PAGES"],
+    ),
+    (
         "How many of a list a hint for people looks at: behind them it finds nothing to tell.",
         &[
             "fleetwright::commands::remaining_workers::MAX_POOLS",

@@ -10,6 +10,7 @@ mod bounds_listed;
 mod crates;
 mod deny;
 mod dependencies;
+mod designs;
 mod doors;
 mod imports;
 mod places;

@@ -26,7 +26,6 @@ const KNOWN: [KnownRing; 47] = [
     ("cloud", "aws", 3),
     ("cloud", "fake", 3),
     ("cloud", "image::object_store", 2),
-    ("cloud", "provider", 2),
     ("cloud", "local", 2),
     ("cloud", "protocol", 3),
     ("contract", "payload_schema", 2),

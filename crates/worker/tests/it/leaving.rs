@@ -238,6 +238,42 @@ async fn a_static_worker_whose_launch_config_is_archived_finishes_its_task_and_e
 }
 
 #[tokio::test]
+async fn a_static_worker_registers_again_when_another_launch_config_replaces_its_own() {
+    let world = World::new().await;
+    let working = world.start_as(standing(&world), Duration::from_secs(10));
+    let task = world.started("echo started; sleep 1").await;
+    world.fleet.change(|state| {
+        state.launch_config = json!({"state": "archived", "reason": "an edit",
+            "launchConfigId": "old", "nextLaunchConfigId": "new"});
+    });
+    world
+        .fleet
+        .until("it registers again", |state| state.n_registered == 2)
+        .await;
+    let known = world.outcome(&task);
+    assert_eq!(known.as_deref(), Some("completed"), "its task ended before");
+    // A server that repeats the answer does not make it register in a loop.
+    for _ in 0..2 {
+        let (outcome, _) = world.outcome_of(json!({"command": "true"})).await;
+        assert_eq!(outcome, "completed");
+    }
+    world.fleet.look(|state| assert_eq!(state.n_registered, 2));
+    // Nor does it miss the next edit.
+    world.fleet.change(|state| {
+        state.launch_config = json!({"state": "archived", "reason": "another edit",
+            "launchConfigId": "new", "nextLaunchConfigId": "newer"});
+    });
+    world
+        .fleet
+        .until("it registers once more", |state| state.n_registered == 3)
+        .await;
+    world
+        .fleet
+        .look(|state| assert!(!state.is_removed, "it stays declared"));
+    working.end().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_server_that_does_not_know_the_question_is_no_reason_to_exit() {
     for failure in [InjectedFailure::Status(404), InjectedFailure::Status(500)] {
         let world = World::new().await;

@@ -9,7 +9,7 @@ use crate::aws::responses::EmptyResponse;
 use crate::aws::{AwsConfig, AwsProvider};
 use crate::tests::suite::{Fixture as _, contract};
 use crate::tests::values::{context_at, edit};
-use crate::{CloudError, Machines as _, Provider as _, Sighting};
+use crate::{CloudError, LaunchOrder, Machines as _, Provider as _, Sighting};
 
 #[tokio::test]
 async fn ec2_keeps_the_contract_of_all_providers() {
@@ -136,6 +136,54 @@ async fn a_throttled_end_is_an_error_and_the_next_one_works() {
 }
 
 #[tokio::test]
+async fn each_of_several_instance_types_has_a_bid_and_the_chosen_one_is_launched() {
+    let Some(moto) = OnMoto::start("types").await else {
+        return;
+    };
+    let mut several = simple();
+    let asked = several["launchConfig"].as_object_mut().unwrap();
+    asked.remove("InstanceType");
+    asked.remove("InstanceMarketOptions");
+    several["instanceTypes"] = json!([
+        {"instanceType": "m5.large"},
+        {"instanceType": "m5.xlarge", "capacityPerInstance": 3},
+    ]);
+    let (pool, config) = moto.pool(&several);
+    let bids = moto.provider.bids(&config, None, moto.now()).unwrap();
+    let facts = bids
+        .iter()
+        .map(|bid| (bid.place.as_str(), bid.capacity_each, bid.price));
+    assert_eq!(
+        facts.collect::<Vec<_>>(),
+        [
+            ("us-west-2a m5.large on-demand", None, Some(0.096)),
+            ("us-west-2a m5.xlarge on-demand", Some(3), Some(0.192)),
+        ]
+    );
+    for (token, bid) in [(FIRST_TOKEN, &bids[1]), (SECOND_TOKEN, &bids[0])] {
+        let made = moto
+            .provider
+            .launch(&LaunchOrder {
+                token: &token.parse().unwrap(),
+                pool: &pool,
+                launch_config: &config,
+                machines: 1,
+                capacity_each: bid.capacity_each.unwrap_or(1),
+                max_price: None,
+                price: bid.price,
+                bid_data: &bid.data,
+                pool_data: &Value::Null,
+                root_url: &moto.root_url,
+                now: moto.now(),
+            })
+            .await;
+        assert_eq!(made.unwrap().len(), 1);
+        let call = moto.proxy.calls("RunInstances").pop().unwrap();
+        assert_eq!(json!(call["InstanceType"]), bid.data["instanceType"]);
+    }
+}
+
+#[tokio::test]
 async fn spot_prices_reach_the_bids_after_a_refresh() {
     let Some(moto) = OnMoto::start("prices").await else {
         return;
@@ -150,7 +198,7 @@ async fn spot_prices_reach_the_bids_after_a_refresh() {
     let bids = || {
         configs
             .each_ref()
-            .map(|it| moto.provider.bid(it, moto.now()))
+            .map(|it| moto.provider.first_bid(it, moto.now()))
     };
     let before = bids();
     let awaited = "its spot price is not known yet, and EC2 is asked for it";

@@ -94,6 +94,7 @@ impl OnMoto {
             max_price: None,
             price: None,
             bid_data: &serde_json::Map::new(),
+            pool_data: &Value::Null,
             root_url: &self.root_url,
             now: self.now(),
         };

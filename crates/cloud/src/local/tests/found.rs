@@ -159,6 +159,7 @@ async fn an_order_above_the_limit_is_cut() {
             max_price: None,
             price: None,
             bid_data: &serde_json::Map::new(),
+            pool_data: &Value::Null,
             root_url: ROOT_URL,
             now: machine.clock.now(),
         });

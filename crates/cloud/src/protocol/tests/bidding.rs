@@ -1,6 +1,7 @@
 //! Good and bad bidders: each answer concerns the launch configs that it is about, and no other.
 
 use ::testing::sizes_around;
+use domain::plan::Bid;
 
 use super::*;
 
@@ -55,7 +56,7 @@ where
     let ask = || {
         configs
             .iter()
-            .map(|config| provider.bid(config, now()))
+            .map(|config| provider.first_bid(config, now()))
             .collect()
     };
     let _: Vec<Result<Bid, String>> = ask();
@@ -81,7 +82,7 @@ async fn answered(count: usize, answer: Value) -> Vec<String> {
 #[tokio::test]
 async fn everything_that_a_bid_says_is_known() {
     let answer = json!({"bids": [{"price": 0.5, "utility": 2, "place": "row 7", "available": 3,
-        "reliability": 0.9, "readySeconds": 40.5, "expires": "2099-01-01T00:00:00Z",
+        "capacityPerInstance": 2, "reliability": 0.9, "readySeconds": 40.5, "expires": "2099-01-01T00:00:00Z",
         "data": {"ticket": [1, 2]}}]});
     let bid = bids(1, |_| Some(Ok(answer.clone())))
         .await
@@ -92,6 +93,7 @@ async fn everything_that_a_bid_says_is_known() {
         utility: 2.0,
         place: "row 7".to_owned(),
         available: Some(3),
+        capacity_each: Some(2),
         reliability: Some(0.9),
         ready_ms: Some(40_500),
         expires: Some("2099-01-01T00:00:00.000Z".parse().unwrap()),

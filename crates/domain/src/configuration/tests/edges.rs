@@ -281,9 +281,9 @@ fn the_same_content_by_two_providers_is_two_launch_configs_and_one_given_id_is_n
         for (at, provider) in pool.providers.iter().enumerate() {
             let config = &provider.launch_configs[0];
             let completed = section.as_object().unwrap().clone();
-            ids.push(lineup.add(provider, config, at == 0, completed.clone())?);
+            ids.push(lineup.add(provider, &config.attributes, at == 0, completed.clone())?);
             // A provider may make one content from two.
-            let again = lineup.add(provider, config, at == 0, completed)?;
+            let again = lineup.add(provider, &config.attributes, at == 0, completed)?;
             assert_eq!(again, ids[at]);
         }
         Ok::<_, LineupError>((ids, lineup.into_configs()))

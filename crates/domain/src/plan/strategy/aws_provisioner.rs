@@ -107,8 +107,11 @@ impl Strategy for AwsProvisioner {
         }
         for bid in round.bids {
             let at = usable[bid.choice];
-            offers.usable[at].max_price = bid.price;
-            offers.take(at);
+            // Bids for the same launch config share its maximum, which a round does not know.
+            if offers.usable[at].can_give(&offers.budget) {
+                offers.usable[at].max_price = bid.price;
+                offers.take(at);
+            }
         }
     }
 }

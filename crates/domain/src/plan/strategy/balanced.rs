@@ -15,8 +15,9 @@ use rand::Rng;
 use self::foresight::Foresight;
 use self::outlook::Outlook;
 use super::super::advice::View;
+use super::super::cover::{self, Kind};
 use super::super::health::Condition;
-use super::super::need::{Load, OVER_SHARE, exact};
+use super::super::need::{Load, OVER_SHARE, exact, whole};
 use super::super::notes::Notes;
 use super::super::spot_bids::NoBid;
 use super::super::{Candidate, NO_MAX_PRICE, Offer, Settings, Snapshot};
@@ -30,6 +31,9 @@ use crate::time::Timestamp;
 
 /// An offering that is this share dearer than the best gets 1/e of its machines.
 const SPREAD: f64 = 0.06;
+/// Where machines differ in size, an offering whose share would be less than this, as it is 18 %
+/// dearer, gets none: the cheapest cover is what is looked for.
+const LEAST_SHARE: f64 = 0.05;
 /// If the best offering registers less than this part of the machines that its provider promised,
 /// idle workers are kept: others may never come.
 const REPLACEABLE: f64 = 0.7;
@@ -157,7 +161,8 @@ impl Strategy for Balanced {
 
     fn weights(&self, offers: &UsableOffers<'_>) -> Option<Vec<f64>> {
         let mut weights = Vec::new();
-        weigh(offers, &scores(offers), &mut weights);
+        let sizes = Sizes::of(offers);
+        sizes.weigh(offers, &scores(offers), &mut weights);
         Some(weights)
     }
 
@@ -169,18 +174,19 @@ impl Strategy for Balanced {
             offers.take(at);
             trials.note(offers, at);
         }
+        let sizes = Sizes::of(offers);
         let mut weights = Vec::new();
         let mut is_stale = true;
         while offers.budget.is_open() {
             if is_stale {
-                weigh(offers, &scores, &mut weights);
+                sizes.weigh(offers, &scores, &mut weights);
             }
             let Some(at) = draw(&weights, rng) else { break };
             if offers.usable[at].can_give(&offers.budget) {
                 offers.take(at);
                 trials.note(offers, at);
             }
-            is_stale = !offers.usable[at].can_give(&offers.budget);
+            is_stale = sizes == Sizes::Different || !offers.usable[at].can_give(&offers.budget);
         }
     }
 }
@@ -282,9 +288,62 @@ fn scores(offers: &UsableOffers<'_>) -> Vec<f64> {
         .collect()
 }
 
+/// Whether the machines that can be used differ in their units.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sizes {
+    Same,
+    Different,
+}
+
+impl Sizes {
+    fn of(offers: &UsableOffers<'_>) -> Self {
+        let mut sizes = offers.usable.iter().map(|usable| usable.each);
+        let first = sizes.next();
+        match sizes.all(|size| Some(size) == first) {
+            true => Self::Same,
+            false => Self::Different,
+        }
+    }
+
+    /// The weights for the next machine. Its size is that of the next machine of the cheapest cover
+    /// of the need: a large machine for a small need costs more than its price for a unit says.
+    fn weigh(self, offers: &UsableOffers<'_>, scores: &[f64], weights: &mut Vec<f64>) {
+        if self == Self::Same {
+            weigh(offers, scores, |_| true, weights);
+            return;
+        }
+        let usable = offers.usable.iter().zip(scores);
+        let kinds = usable.map(|(usable, score)| {
+            let is_open = usable.weight.is_some_and(|weight| weight > 0.0)
+                && usable.can_give(&offers.budget)
+                && score.is_finite();
+            Kind {
+                units: usable.each,
+                cost: score * f64::from(usable.each),
+                limit: if is_open { usable.left } else { 0 },
+            }
+        });
+        let kinds: Vec<Kind> = kinds.collect();
+        let next = cover::next(&kinds, whole(offers.budget.wanted));
+        let size = next.map(|at| kinds[at].units);
+        weigh(offers, scores, |at| Some(kinds[at].units) == size, weights);
+        for weight in weights.iter_mut().zip(&offers.usable) {
+            let (weight, usable) = weight;
+            if *weight < LEAST_SHARE * usable.weight.unwrap_or(0.0) {
+                *weight = 0.0;
+            }
+        }
+    }
+}
+
 /// The weight of each usable offering: the author's weight, less for those that cost more.
-fn weigh(offers: &UsableOffers<'_>, scores: &[f64], weights: &mut Vec<f64>) {
-    let open = |at: usize| offers.usable[at].can_give(&offers.budget);
+fn weigh(
+    offers: &UsableOffers<'_>,
+    scores: &[f64],
+    is_wanted: impl Fn(usize) -> bool,
+    weights: &mut Vec<f64>,
+) {
+    let open = |at: usize| is_wanted(at) && offers.usable[at].can_give(&offers.budget);
     let costs = scores.iter().enumerate();
     let best = costs.filter(|(at, _)| open(*at)).map(|(_, score)| *score);
     let best = best.fold(f64::INFINITY, f64::min);
@@ -385,7 +444,9 @@ impl<'a> ContestedQuota<'a> {
 
     fn is_used_by(&self, candidate: &Candidate) -> bool {
         let id = candidate.launch_config_id.as_ref();
+        let offering = candidate.offering.as_ref();
         id.is_some_and(|id| self.configs.contains(id))
+            && offering.is_none_or(|offering| offering == self.offering)
     }
 
     /// `released`: units of this pool there that the load does not contain any more.

@@ -55,10 +55,14 @@ pub(in crate::plan) fn note_service(snapshot: &Snapshot, notes: &mut Notes) {
     for launch in &proposal.launches {
         let id = &launch.launch_config_id;
         let mut offers = snapshot.offers.iter();
-        if !offers.any(|offer| offer.launch_config_id == *id) {
+        if !offers.any(|offer| launch.is_of(offer)) {
             let machines = launch.machines;
+            let bid = match launch.bid_number {
+                0 => String::new(),
+                number => format!(" with the bid {number}"),
+            };
             notes.add(format!(
-                "the service starts {machines} of {id}: none, it is no active launch config of the \
+                "the service starts {machines} of {id}{bid}: none, it is no active launch config of the \
                  pool"
             ));
         }
@@ -158,13 +162,12 @@ fn below_minimum(snapshot: &Snapshot, load: &Load) -> f64 {
 
 /// Takes machines of one launch config, and adds why it gives fewer than the service starts.
 fn take(offers: &mut UsableOffers<'_>, launch: &ProposedLaunch, trials: &mut Trials) {
-    let id = &launch.launch_config_id;
     let mut usable = offers.usable.iter();
-    let at = usable.position(|usable| usable.offer.launch_config_id == *id);
+    let at = usable.position(|usable| launch.is_of(usable.offer));
     let snapshot = offers.snapshot;
     let Some(at) = at else {
         let mut skipped = offers.skipped.iter();
-        let skip = skipped.find(|(index, _)| snapshot.offers[*index].launch_config_id == *id);
+        let skip = skipped.find(|(index, _)| launch.is_of(&snapshot.offers[*index]));
         // Launch configs that the pool does not have were noted before.
         if let Some((index, skip)) = skip.filter(|_| launch.machines > 0) {
             let name = snapshot.name_of(&snapshot.offers[*index]);

@@ -3,6 +3,8 @@
 //! Offers that are paused, full, ill or out of stock are skipped, each with its reason. An offer
 //! that was ill may be tried with one machine. The strategy chooses among the others.
 
+use std::collections::BTreeSet;
+
 use super::super::health::Condition;
 use super::super::need::exact;
 use super::super::notes::{Notes, units};
@@ -35,6 +37,10 @@ pub(in crate::plan) struct UsableOffer<'a> {
     /// The index of its provider among the sources.
     pub(in crate::plan) source: usize,
     pub(in crate::plan) offer: &'a Offer,
+    /// The index of the first offer of its launch config.
+    pub(in crate::plan) group: usize,
+    /// Units that its launch config may add.
+    room: u64,
     pub(in crate::plan) each: u32,
     /// How many further machines it gives.
     pub(in crate::plan) left: u64,
@@ -83,8 +89,11 @@ impl Balance {
             n_open: 0,
             total: 0.0,
         };
+        // The offers of a launch config are next to each other.
+        let mut last = None;
         for offer in usable {
-            if offer.weight.is_some() && offer.can_give(budget) {
+            if offer.weight.is_some() && offer.can_give(budget) && last != Some(offer.group) {
+                last = Some(offer.group);
                 balance.n_open += 1;
                 balance.total += offer.live;
             }
@@ -177,6 +186,9 @@ impl<'a> UsableOffers<'a> {
             });
             due.truncate(1);
         }
+        // One of the bids for a launch config shows whether it works again.
+        let mut groups = BTreeSet::new();
+        due.retain(|at| groups.insert(self.usable[*at].group));
         for at in due.into_iter().take(MAX_TRIED) {
             if self.budget.is_open() && self.usable[at].can_give(&self.budget) {
                 self.take(at);
@@ -194,8 +206,13 @@ impl<'a> UsableOffers<'a> {
         let offer = &mut self.usable[at];
         offer.won += 1;
         offer.left -= 1;
-        offer.live += f64::from(offer.each);
-        self.budget.spend(offer.each, offer.source);
+        let (each, source, group) = (offer.each, offer.source, offer.group);
+        self.budget.spend(each, source);
+        for offer in self.usable.iter_mut().filter(|offer| offer.group == group) {
+            offer.live += f64::from(each);
+            offer.room = offer.room.saturating_sub(each.into());
+            offer.left = offer.left.min(offer.room / u64::from(offer.each));
+        }
     }
 
     /// The machines that were taken, in the order of the offers.
@@ -263,6 +280,8 @@ impl<'a> UsableOffer<'a> {
             index,
             source,
             offer,
+            group: first_of(index, offer),
+            room: offer.room(settings.max_capacity),
             each,
             left,
             weight,
@@ -290,6 +309,7 @@ impl<'a> UsableOffer<'a> {
         let bid = self.offer.bid.as_ref().ok();
         Award {
             launch_config_id: self.offer.launch_config_id.clone(),
+            bid_number: self.offer.bid_number,
             provider_id,
             machines: self.won,
             capacity_each: self.each,
@@ -342,6 +362,11 @@ impl Snapshot {
             true => format!("{} {}", offer.provider_id, offer.name()),
         }
     }
+}
+
+/// The index of the first offer of a launch config, which has one for each bid.
+pub(in crate::plan) fn first_of(index: usize, offer: &Offer) -> usize {
+    index.saturating_sub(offer.bid_number as usize)
 }
 
 /// The weight of an offer in the choice of machines; `None`: it may only be tried.

@@ -3,7 +3,8 @@
 use rand::Rng;
 
 use super::super::Settings;
-use super::super::need::{Load, exact};
+use super::super::cover::{self, Kind};
+use super::super::need::{Load, exact, whole};
 use super::super::spot_bids::Budget;
 use super::Strategy;
 use super::usable_offers::{Balance, UsableOffer, UsableOffers};
@@ -81,6 +82,44 @@ fn weigh(usable: &[UsableOffer<'_>], budget: &Budget, weights: &mut Vec<f64>) {
         Some(weight) if offer.can_give(budget) => weight * balance.share(offer.live),
         Some(_) | None => 0.0,
     }));
+    keep_cheapest_bids(usable, budget, weights);
+}
+
+/// Of several bids for one launch config, the one that the cheapest cover of the need takes next.
+fn keep_cheapest_bids(usable: &[UsableOffer<'_>], budget: &Budget, weights: &mut [f64]) {
+    let mut start = 0;
+    while let Some(first) = usable.get(start) {
+        // The offers of a launch config are next to each other.
+        let own = usable[start..].iter();
+        let end = start + own.take_while(|offer| offer.group == first.group).count();
+        if end - start > 1 {
+            let (own, weights) = (&usable[start..end], &mut weights[start..end]);
+            let best = cover::next(&kinds(own, weights), whole(budget.wanted));
+            for (at, weight) in weights.iter_mut().enumerate() {
+                if best != Some(at) {
+                    *weight = 0.0;
+                }
+            }
+        }
+        start = end;
+    }
+}
+
+/// The machines of these offers at their prices; if one has no price, each unit costs the same.
+fn kinds(offers: &[UsableOffer<'_>], weights: &[f64]) -> Vec<Kind> {
+    let has_prices = offers
+        .iter()
+        .all(|offer| offer.offer.price_of_utility().is_some());
+    let offers = offers.iter().zip(weights);
+    let kind = |(usable, weight): (&UsableOffer<'_>, &f64)| {
+        let price = usable.offer.price_of_utility().filter(|_| has_prices);
+        Kind {
+            units: usable.each,
+            cost: price.unwrap_or_else(|| f64::from(usable.each)),
+            limit: if *weight > 0.0 { usable.left } else { 0 },
+        }
+    };
+    offers.map(kind).collect()
 }
 
 /// Draws an index with a chance in proportion to its weight; `None` if all weights are 0.

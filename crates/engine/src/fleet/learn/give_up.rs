@@ -67,7 +67,7 @@ struct Patience {
     most_ms: i64,
 }
 
-/// The patience with machines of each launch config that has a bid.
+/// The patience with machines of each launch config that has bids: the longest of all its bids.
 fn patience(
     pool: &SampledPool,
     memories: &BTreeMap<OfferingId, OfferingMemory>,
@@ -76,16 +76,19 @@ fn patience(
     let limit = lifecycle::registration_timeout(&facts.pool.definition.config);
     let limit = limit.map_or(USUAL_TIMEOUT_MS, |limit| limit as f64);
     let offers = facts.launch_configs.iter().zip(pool.bids.all.iter());
-    let patience = offers.filter_map(|(config, bid)| {
-        let bid = bid.as_ref().ok()?;
-        let id = OfferingId::new(config.provider_id(&facts.pool), &bid.place);
-        let memory = memories.get(&id).copied();
-        let memory = memory.unwrap_or_else(|| OfferingMemory::new(&id));
-        let patience = Patience {
-            usual_ms: whole(memory.boot_ms(bid.ready_ms)),
-            most_ms: whole(memory.give_up_after_ms(limit, bid.ready_ms)),
-        };
-        Some((config.id.clone(), patience))
+    let patience = offers.filter_map(|(config, bids)| {
+        let bids = bids.as_ref().ok()?.iter();
+        let each = bids.map(|bid| {
+            let id = OfferingId::new(config.provider_id(&facts.pool), &bid.place);
+            let memory = memories.get(&id).copied();
+            let memory = memory.unwrap_or_else(|| OfferingMemory::new(&id));
+            Patience {
+                usual_ms: whole(memory.boot_ms(bid.ready_ms)),
+                most_ms: whole(memory.give_up_after_ms(limit, bid.ready_ms)),
+            }
+        });
+        let longest = each.max_by_key(|patience| patience.most_ms)?;
+        Some((config.id.clone(), longest))
     });
     patience.collect()
 }

@@ -18,6 +18,7 @@ use super::news::WorkerHours;
 use super::{LearnLimits, LearnResult, SampledPool};
 use crate::Engine;
 use crate::demand::{DemandSource, Demands};
+use crate::fleet::market_facts::OfferingsByConfig;
 use crate::fleet::{bids, decide, facts, market_facts};
 
 /// The rows that a sample writes.
@@ -209,11 +210,11 @@ impl Round<'_> {
 /// The offerings of these pools.
 fn named(pools: &[SampledPool]) -> BTreeSet<OfferingId> {
     let offerings = pools.iter().flat_map(|pool| pool.offerings().into_values());
-    offerings.collect()
+    offerings.flatten().collect()
 }
 
 impl SampledPool {
-    pub(super) fn offerings(&self) -> BTreeMap<LaunchConfigId, OfferingId> {
+    pub(super) fn offerings(&self) -> OfferingsByConfig {
         market_facts::offerings(&self.facts, &self.bids.all)
     }
 
@@ -232,6 +233,7 @@ impl SampledPool {
         } = self;
         let own: BTreeMap<OfferingId, OfferingMemory> = offerings
             .values()
+            .flatten()
             .filter_map(|id| Some((id.clone(), *memories.get(id)?)))
             .collect();
         let capacity = facts.capacity();
@@ -240,7 +242,7 @@ impl SampledPool {
             held: capacity.running.saturating_add(capacity.coming()),
             // Other pools make no room for a shadow.
             quotas: match decides_by_memory {
-                true => used_up_quotas(&facts, &offerings, &own),
+                true => used_up_quotas(tx, &facts, &offerings, &own)?,
                 false => BTreeMap::new(),
             },
             foresight: foresees(&facts.pool, facts.defaults),
@@ -256,8 +258,8 @@ impl SampledPool {
         sample.wanted = sample.level.min(snapshot.settings.max_capacity);
         let mut offerings = offerings;
         if !decides_by_memory {
-            for offering in offerings.values_mut() {
-                *offering = offering.for_shadows();
+            for offerings in offerings.values_mut() {
+                *offerings = offerings.iter().map(OfferingId::for_shadows).collect();
             }
         }
         Ok(Some(Observation {
@@ -271,21 +273,21 @@ impl SampledPool {
 
 /// The units that the pool has of each quota that is used up.
 fn used_up_quotas(
+    tx: &mut Tx<'_>,
     facts: &Facts,
-    offerings: &BTreeMap<LaunchConfigId, OfferingId>,
+    offerings: &OfferingsByConfig,
     memories: &BTreeMap<OfferingId, OfferingMemory>,
-) -> BTreeMap<OfferingId, u64> {
+) -> store::Result<BTreeMap<OfferingId, u64>> {
     let full = market_facts::used_up_quotas(memories);
     if full.is_empty() {
-        return BTreeMap::new();
+        return Ok(BTreeMap::new());
     }
-    let held = market_facts::held_units(facts, offerings);
-    let full = full.into_iter();
-    full.map(|id| {
+    let held = market_facts::held_units(tx, facts, offerings)?;
+    let used = full.into_iter().map(|id| {
         let units = held.get(&id).copied().unwrap_or(0);
         (id, units)
-    })
-    .collect()
+    });
+    Ok(used.collect())
 }
 
 /// The running workers by offering. Nothing is bid for archived launch configs: their offering is
@@ -293,7 +295,7 @@ fn used_up_quotas(
 fn running(
     tx: &mut Tx<'_>,
     facts: &Facts,
-    offerings: &BTreeMap<LaunchConfigId, OfferingId>,
+    offerings: &OfferingsByConfig,
 ) -> store::Result<Vec<(OfferingId, ProviderId, u64)>> {
     let mut counts: BTreeMap<&LaunchConfigId, u64> = BTreeMap::new();
     for group in &facts.inventory.workers {
@@ -301,16 +303,34 @@ fn running(
             *counts.entry(id).or_default() += group.count;
         }
     }
-    let mut running = Vec::new();
+    let (mut running, mut several) = (Vec::new(), Vec::new());
     for (id, count) in counts {
         let mut configs = facts.launch_configs.iter();
         if let Some(config) = configs.find(|config| config.id == *id) {
-            let provider_id = config.provider_id(&facts.pool).clone();
-            let offering = offerings.get(id).cloned();
-            running.extend(offering.map(|offering| (offering, provider_id, count)));
+            let provider_id = config.provider_id(&facts.pool);
+            match offerings
+                .get(id)
+                .map(|offerings| (offerings.first(), offerings.len()))
+            {
+                Some((Some(only), 1)) => running.push((only.clone(), provider_id.clone(), count)),
+                Some((Some(_), _)) => several.push((id, provider_id)),
+                Some((None, _)) | None => {}
+            }
         } else if let Some(last) = store::launches::last_with_offering(tx, facts.id(), id)? {
             let offering = last.offering;
             running.extend(offering.map(|offering| (offering, last.provider_id, count)));
+        }
+    }
+    if several.is_empty() {
+        return Ok(running);
+    }
+    // Of a launch config with several bids, each worker knows its offering.
+    for group in store::worker_supply::by_offering(tx, facts.id())? {
+        let own = several
+            .iter()
+            .find(|(id, _)| **id == group.launch_config_id);
+        if let Some((_, provider_id)) = own.filter(|_| group.state == WorkerState::Running) {
+            running.push((group.offering, ProviderId::clone(provider_id), group.count));
         }
     }
     Ok(running)

@@ -8,7 +8,7 @@ use rules::{Attributes, Evaluator, RuleSet, did_you_mean};
 use serde_json::{Map, Value, json};
 
 use super::super::Session;
-use super::{LIST_COMMAND, source};
+use super::{LIST_COMMAND, source, stream};
 use crate::client::{Call, WORKER_MANAGER};
 use crate::failure::Failure;
 use crate::output;
@@ -114,16 +114,7 @@ impl Evaluation {
         self.subject.check()?;
         let presented = self.subject.presented();
         let evaluator = self.subject.evaluator()?;
-        let evaluation = evaluator.evaluate_with_origins(&presented);
-        let applying = evaluator.applying(&presented);
-        let applying: Vec<_> = applying.iter().map(|rule| rule.id()).collect();
-        let reply = json!({
-            "conditions": presented,
-            "values": evaluation.values,
-            "origins": evaluation.origins,
-            "applying": applying,
-        });
-        self.show(&reply, as_json);
+        self.show(&stream::reply(&evaluator, &presented), as_json);
         Ok(())
     }
 

@@ -152,6 +152,7 @@ pub(super) async fn of_worker(call: Call) -> Result<Reply, ApiError> {
         "state": answer.state.as_str(),
         "reason": answer.reason,
         "launchConfigId": answer.launch_config_id.as_ref().map(|id| id.as_str()),
+        "nextLaunchConfigId": answer.next_id.as_ref().map(|id| id.as_str()),
         "until": answer.until.map(|until| until.to_string()),
     })))
 }

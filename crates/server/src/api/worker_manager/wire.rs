@@ -128,6 +128,8 @@ pub(super) struct WorkerBody {
     #[serde(default)]
     pub(super) capacity: Option<u64>,
     #[serde(default)]
+    pub(super) launch_config_id: Option<String>,
+    #[serde(default)]
     pub(super) provider_info: Option<Value>,
 }
 

@@ -134,6 +134,7 @@ fn declaration(body: WorkerBody) -> Result<Declaration, ApiError> {
     Ok(Declaration {
         expires,
         capacity: capacity.map_err(too_large)?,
+        launch_config_id: body.launch_config_id.map(|id| id.parse()).transpose()?,
         provider_info: body.provider_info,
     })
 }

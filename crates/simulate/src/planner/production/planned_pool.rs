@@ -8,7 +8,7 @@ use domain::demand::Demand;
 use domain::facts::{ClaimSource, Facts, MarketFacts, Rooms, Starting, most_pending};
 use domain::id::{BadId, LaunchConfigId, ProviderId, WorkerGroup};
 use domain::market::{Announced, NEVER_LATE_MS, PoolMemory, PoolNews};
-use domain::plan::{Bid, Input, Plan, Rival, START_UP_MS, StrategyDefaults, StrategyName};
+use domain::plan::{Bid, Bids, Input, Plan, Rival, START_UP_MS, StrategyDefaults, StrategyName};
 use domain::supply::{FRESH_MS, Group, Horizon};
 use domain::time::{DAY_MS, MINUTE_MS};
 use domain::worker::{Advice, WorkerState};
@@ -319,6 +319,7 @@ impl PlannedPool {
             starting: self.starting(view),
             ordinary_runs: self.ordinary_runs(view, &view.fleet.pools[index]),
             rivals,
+            held: BTreeMap::new(),
         });
     }
 
@@ -374,6 +375,8 @@ impl PlannedPool {
                     provider_id: self.provider_id.clone(),
                     since: view.now().plus_millis(awaited.launched_ms - view.at_ms),
                     machines: 1,
+                    capacity_each: self.configs[awaited.config].capacity,
+                    offering: None,
                 }),
             }
             last = Some(awaited.launch);
@@ -549,14 +552,14 @@ impl PlannedPool {
         (!plan.is_idle()).then_some(plan)
     }
 
-    fn bids(&self, view: &View<'_>) -> Vec<Result<Bid, String>> {
+    fn bids(&self, view: &View<'_>) -> Vec<Bids> {
         let places = self.configs.iter().zip(&self.places);
         let bids = places.map(|(config, place)| {
-            Ok(Bid {
+            Ok(vec![Bid {
                 price: Some(view.price(config.offering)),
                 reliability: view.promised_reliability(config.offering),
                 ..Bid::plain(place.clone())
-            })
+            }])
         });
         bids.collect()
     }

@@ -52,7 +52,7 @@ fn builds_on_request_only_are_not_replaced_by_age() {
     let mut world = world_with_builds(1);
     world.definition = Some(definition(|it| it["rebuildAgeSeconds"] = json!(0)));
     world.now = world.now.plus_millis(1_000 * DAY_MS);
-    let expected = "wait: build 1 is ready, and builds are made on request";
+    let expected = "wait: build 1 is ready; others are made only on request";
     assert_eq!(world.texts(), [expected]);
     world.request = Some(request(&world, "security update"));
     assert_eq!(world.texts(), ["build: ann asked for it: security update"]);

@@ -122,7 +122,7 @@ fn compiled_pool(pool: &CompiledPool) -> Result<ConfiguredPool, String> {
         for config in &provider.launch_configs {
             let is_of_first = first == Some(&provider.id);
             let content = config.configuration.clone();
-            let added = lineup.add(provider, config, is_of_first, content);
+            let added = lineup.add(provider, &config.attributes, is_of_first, content);
             added.map_err(|error| error.to_string())?;
         }
     }

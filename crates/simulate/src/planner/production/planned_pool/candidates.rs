@@ -50,6 +50,7 @@ impl PlannedPool {
             key: WorkerKey { pool_id, group, id },
             provider_id: self.provider_id.clone(),
             launch_config_id: Some(self.config_ids[worker.config].clone()),
+            offering: None,
             capacity: worker.capacity,
             created: since_start(worker.launched_ms),
             registered: worker.registered_ms.map(since_start),
