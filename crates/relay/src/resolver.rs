@@ -92,6 +92,7 @@ impl Resolver {
         }
     }
 
+    /// The library has longer limits, so that this one ends the question.
     async fn ask(&self, name: &Name, kind: RecordType) -> Result<DnsResponse, LookupError> {
         let asked = async {
             let response = self.ask_udp(name, kind).await?;
@@ -127,7 +128,7 @@ impl Resolver {
     async fn ask_udp(&self, name: &Name, kind: RecordType) -> Result<DnsResponse, String> {
         let provider = TokioRuntimeProvider::new();
         let mut sender = UdpClientStream::builder(self.address, provider)
-            .with_timeout(Some(self.limit))
+            .with_timeout(Some(self.limit * 2))
             .build();
         let mut options = options();
         options.case_randomization = true;
@@ -139,12 +140,12 @@ impl Resolver {
     async fn ask_tcp(&self, name: &Name, kind: RecordType) -> Result<DnsResponse, String> {
         let provider = TokioRuntimeProvider::new();
         let (connecting, messages) =
-            TcpClientStream::new(self.address, None, Some(self.limit), provider);
+            TcpClientStream::new(self.address, None, Some(self.limit * 2), provider);
         let stream = connecting
             .await
             .map_err(|error| format!("the answer was cut off, and TCP does not work: {error}"))?;
         let (client, background) =
-            Client::<TokioRuntimeProvider>::with_timeout(stream, messages, self.limit);
+            Client::<TokioRuntimeProvider>::with_timeout(stream, messages, self.limit * 2);
         let _background = AbortOnDropHandle::new(tokio::spawn(background));
         let query = Query::query(name.clone(), kind);
         let response = first(client.lookup(query, options()).next().await)?;

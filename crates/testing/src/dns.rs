@@ -33,7 +33,7 @@ pub fn servers() -> Option<[SocketAddr; 2]> {
 
 /// Changes records of a server, such as `add h7.fleet.test 60 A 127.0.0.10`, one after the other.
 pub fn update(server: SocketAddr, changes: &[impl AsRef<str>]) {
-    let mut text = format!("server {} {}\n", server.ip(), server.port());
+    let mut text = format!("server {} {}\ncheck-names no\n", server.ip(), server.port());
     for change in changes {
         text.push_str(&format!("update {}\nsend\n", change.as_ref()));
     }

@@ -308,7 +308,7 @@ pub(super) fn measure_end(worker: &Worker, now: Timestamp) {
     }
 }
 
-async fn pool_of(engine: &Engine, key: &WorkerKey) -> Result<Pool, WorkerError> {
+pub(super) async fn pool_of(engine: &Engine, key: &WorkerKey) -> Result<Pool, WorkerError> {
     let key = key.clone();
     let read = engine.store.read("pool_get", move |tx| load_pool(tx, &key));
     read.await

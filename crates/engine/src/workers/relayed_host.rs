@@ -5,15 +5,15 @@
 
 use std::sync::Arc;
 
-use cloud::Proof;
+use cloud::{DeclarationError, Proof};
 use domain::audit::AuditEntry;
-use domain::id::WorkerKey;
+use domain::id::{ProviderId, WorkerKey};
 use domain::time::DAY_MS;
 use domain::worker::Worker;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::declared_workers::declare;
+use super::declared_workers::{declare, pool_of};
 use super::registration::{Registration, RegistrationResult, register};
 use super::worker_place::Declaration;
 use super::{WorkerError, find_provider};
@@ -70,6 +70,16 @@ async fn declare_unknown(
     capacity: u32,
     audit: AuditEntry,
 ) -> Result<Worker, WorkerError> {
+    // A pool whose providers declare no hosts would get a machine.
+    let pool = pool_of(engine, key).await?;
+    let takes_hosts = |id: &ProviderId| {
+        let provider = engine.providers.get(id);
+        provider.is_ok_and(|provider| provider.declarer().is_some())
+    };
+    if !pool.provider_ids().any(takes_hosts) {
+        let text = DeclarationError::not_supported().to_string();
+        return Err(WorkerError::Refused(text));
+    }
     let declaration = Declaration {
         expires: audit.created.plus_millis(DECLARED_FOR_DAYS * DAY_MS),
         capacity: Some(capacity),

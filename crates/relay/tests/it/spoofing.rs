@@ -153,7 +153,14 @@ async fn aliases_are_followed_on_both_ways_but_not_in_circles() {
     ]);
     // The name of the address counts, not the end of its aliases.
     assert_eq!(zone.identify(7).await.unwrap().as_str(), name);
+    // This server notices circles itself.
     let refusal = zone.identify(8).await.unwrap_err();
+    assert!(matches!(refusal, Refusal::Lookup { .. }), "{refusal}");
+    let chain = |it: u8| zone.name(&format!("chain-{it}"));
+    let mut changes = vec![zone.pointer(9, &chain(0)), zone.host(&chain(9), 9)];
+    changes.extend((0..9).map(|it| alias(&chain(it), &chain(it + 1))));
+    zone.add(&changes);
+    let refusal = zone.identify(9).await.unwrap_err();
     let Refusal::Lookup { problem, .. } = &refusal else {
         panic!("{refusal}");
     };
