@@ -53,11 +53,11 @@ pub(crate) enum Verb {
     /// stay, and plans may replace those that ended: pause the target with `override set` before.
     End(End),
     Show(Name),
-    Create(Definition),
+    Create(Box<Definition>),
     /// Change the expiry, capacity or secret of a worker
     ///
     /// Fields that are neither in flags nor in the file keep their values.
-    Update(Definition),
+    Update(Box<Definition>),
     #[command(visible_alias = "terminate")]
     Remove(Confirmed<Name>),
     ShouldTerminate(Name),
@@ -209,8 +209,8 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
         Verb::Count(selection) => selected_workers::count(&selection, session).await,
         Verb::End(end) => selected_workers::end(end, session).await,
         Verb::Show(worker) => show(&worker, session).await,
-        Verb::Create(definition) => create(definition, session).await,
-        Verb::Update(definition) => update(definition, session).await,
+        Verb::Create(definition) => create(*definition, session).await,
+        Verb::Update(definition) => update(*definition, session).await,
         Verb::Remove(Confirmed { name, consent }) => {
             let call = Call::delete(WORKER_MANAGER, &name.segments())
                 .to(format!("remove worker {name}"))
