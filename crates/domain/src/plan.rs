@@ -307,8 +307,8 @@ pub struct Health {
     /// Made more than [`START_UP_MS`] ago, and not registered yet.
     #[serde(default)]
     pub overdue: u64,
-    /// Registered more than [`FIRST_CLAIM_MS`] ago, and never asked for work. With an outside queue it
-    /// is known only while claims of the pool are heard.
+    /// Registered more than [`FIRST_CLAIM_MS`] ago, and never asked for work. With an outside queue
+    /// it is known only while claims of the pool are heard.
     #[serde(default)]
     pub silent: u64,
     /// When the last failure of either kind was.

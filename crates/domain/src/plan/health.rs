@@ -17,8 +17,8 @@ pub const FIRST_CLAIM_MS: i64 = 15 * MINUTE_MS;
 
 /// The share that is left at least when one worker reports errors.
 const LEAST_SHARE_OF_ONE: f64 = 0.5;
-/// The share that is left at least when several workers report errors. What workers report never
-/// closes a launch config.
+/// The share that is left at least when several workers report errors. Their reports never close a
+/// launch config.
 const LEAST_SHARE_OF_SEVERAL: f64 = 0.05;
 
 /// Whether and how a launch config can be used now.

@@ -1,4 +1,4 @@
-//! What an outside queue tells about claims, and what workers report, lower weights within bounds.
+//! Claims at an outside queue, and errors that workers report, change weights within bounds.
 
 use std::sync::Arc;
 

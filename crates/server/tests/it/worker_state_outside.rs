@@ -298,7 +298,7 @@ async fn the_first_claims_of_workers_come_from_the_other_queue() {
         two.publish(&messages).await;
         two.until(async |two| two.without_claim(&all).await == ["ends", "idle"])
             .await;
-        // A run that is running has no outcome, and one that ended was claimed.
+        // A running run has no outcome, and an ended run was claimed.
         assert_eq!(two.n_counted().await, 0);
         two.tell(&[told(2, "ends", EndReason::Completed)]).await;
         two.until_counted(1).await;

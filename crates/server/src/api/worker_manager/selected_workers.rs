@@ -1,4 +1,4 @@
-//! Workers of a pool, worker type, configuration, launch config or provider: listed, counted, ended.
+//! Selections of workers, such as those of a configuration: listed, counted, ended.
 
 mod table;
 

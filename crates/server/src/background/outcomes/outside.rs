@@ -1,5 +1,4 @@
-//! Records the outcomes of runs in another deployment's queue, and the first claims of workers, from
-//! its broker.
+//! Records outcomes of runs and first claims of workers, from the broker of an outside queue.
 
 use std::sync::Arc;
 
