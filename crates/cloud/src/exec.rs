@@ -42,7 +42,7 @@ const KIND: &str = "exec";
 /// The variable with the path of a folder in which the program may keep state.
 const STATE_VARIABLE: &str = "FLEETWRIGHT_STATE";
 
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExecSettings {
     /// The program and its first arguments.

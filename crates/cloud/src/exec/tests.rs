@@ -475,8 +475,7 @@ async fn programs_wait_for_a_permit_and_those_that_callers_cause_have_their_own(
     let settings = ExecSettings {
         command: ["/bin/sh", "-c", "echo '{}'"].map(str::to_owned).to_vec(),
         time_limit_seconds: 1,
-        region: None,
-        env: BTreeMap::new(),
+        ..ExecSettings::default()
     };
     let program = Program::new(context_at("shell", &clock), settings);
     let places = u32::try_from(MAX_AT_ONCE).unwrap();
@@ -514,8 +513,7 @@ async fn run_concurrently(count: usize, operation: Operation) -> (usize, usize) 
     let settings = ExecSettings {
         command: ["/bin/sh", "-c", script].map(str::to_owned).to_vec(),
         time_limit_seconds: 60,
-        region: None,
-        env: BTreeMap::new(),
+        ..ExecSettings::default()
     };
     let program = Program::new(context, settings);
     let (places, most) = if operation == Operation::Verify {
