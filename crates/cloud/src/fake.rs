@@ -32,9 +32,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 
+use self::bids::MachineKind;
 pub use self::bill::BilledMachine;
 pub use self::images::{FakeImage, ImageDefect, UploadOutcome};
-use self::inventory::Machine;
+use self::inventory::{Machine, kind_of};
 pub use self::outcome::{Call, Decider, LaunchOutcome};
 pub use self::script::FakeMachine;
 use self::script::State;
@@ -196,9 +197,12 @@ impl FakeCloud {
     ) -> Option<Machine> {
         let keys = self.keys(order.launch_config);
         let kind = bids::ordered_kind(order);
-        let left = kind
-            .as_ref()
-            .and_then(|kind| kind.left(state, &order.launch_config.id));
+        let n_live = |name: &str| {
+            state
+                .inventory
+                .live_in(&kind_of(&order.launch_config.id, name))
+        };
+        let left = kind.as_ref().and_then(|kind| kind.left(n_live(&kind.name)));
         if self.room(state, order.launch_config, &keys) == Some(0) || left == Some(0) {
             return None;
         }
@@ -365,16 +369,18 @@ impl Machines for FakeCloud {
         if let Some(scripted) = state.bids.get(config.id.as_str()) {
             return Ok(scripted.clone());
         }
-        if let Some(kinds) = bids::kinds(config) {
-            return Ok(self.bids_for_kinds(&state, config, &keys, &kinds));
-        }
         let scripted = state.prices.get(config.id.as_str()).copied();
         let mut bid = Bid::plain(keys.group.to_string());
         bid.available = self.room(&state, config, &keys);
         bid.price = scripted.or(keys.price);
         bid.reliability = keys.reliability;
         bid.ready_ms = (keys.boot_ms > 0).then_some(keys.boot_ms);
-        Ok(vec![bid])
+        let Some(kinds) = bids::kinds(config) else {
+            return Ok(vec![bid]);
+        };
+        let n_live = |name: &str| state.inventory.live_in(&kind_of(&config.id, name));
+        let of_kind = |kind: &MachineKind| kind.bid(&bid, n_live(&kind.name));
+        Ok(kinds.iter().map(of_kind).collect())
     }
 
     async fn refresh(&self) -> Result<(), CloudError> {

@@ -117,8 +117,8 @@ pub trait Machines: Send + Sync {
     }
 
     /// The bids for machines of this launch config, from memory; or why there is none. They are
-    /// alternatives, and may be combined. `request`: the need of the pool, for providers that bid by
-    /// quantity; `None` only looks, and leaves the last request valid.
+    /// alternatives, and may be combined. `request`: the need of the pool, for providers that bid
+    /// by quantity; `None` only looks, and leaves the last request valid.
     fn bids(&self, _config: &LaunchConfig, _request: Option<&BidRequest>, _now: Timestamp) -> Bids {
         Ok(vec![Bid::plain(String::new())])
     }

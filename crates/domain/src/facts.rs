@@ -22,7 +22,7 @@ use crate::overrides::Override;
 use crate::plan::{
     BadSettings, Bid, Bids, Candidate, Capacity, Health, Offer, OfferKnowledge, PoolWait, Rival,
     START_UP_MS, Settings, Shadow, Snapshot, Source, StrategyChoice, StrategyDefaults,
-    StrategyName, Tries,
+    StrategyName, Tries, separate_bids,
 };
 use crate::pool::Pool;
 use crate::supply::{Horizon, Inventory};
@@ -383,7 +383,7 @@ impl Facts {
                 }
                 offer
             };
-            let bids = bids::separate(bids, self.horizon.now);
+            let bids = separate_bids(bids, self.horizon.now);
             (0..).zip(bids).map(offer).collect::<Vec<Offer>>()
         };
         // Nothing is launched from the others.

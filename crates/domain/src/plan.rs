@@ -11,6 +11,7 @@ mod advice;
 mod award;
 mod bid;
 mod canary;
+mod checked_bids;
 mod choose;
 mod cover;
 mod health;
@@ -54,6 +55,7 @@ pub use bid::{
     PAUSED, check_price, is_out_of_service, out_of_service,
 };
 pub use canary::{CanaryOffer, CanaryRoom};
+pub(crate) use checked_bids::separate_bids;
 pub use health::{FIRST_CLAIM_MS, START_UP_MS};
 pub use input::{BadInput, Input, MAX_PACKED_BYTES};
 pub use need::Load;

@@ -62,8 +62,7 @@ impl World {
         }
     }
 
-    /// A provider whose program is this script. Marked as set up without asking it, since the
-    /// script answers only what the test needs.
+    /// A provider whose program is this script. It counts as set up without being asked.
     async fn saying(script: &str) -> Self {
         Self::saying_within(script, 20).await
     }

@@ -1,14 +1,10 @@
 //! Launch configs of the fake cloud with several kinds of machines: one bid for each.
 
-use domain::id::LaunchConfigId;
 use domain::launch_config::LaunchConfig;
 use domain::plan::Bid;
 use domain::time::SECOND_MS;
 use serde_json::{Map, Value, json};
 
-use super::inventory::kind_of;
-use super::script::State;
-use super::{FakeCloud, FakeLaunchKeys};
 use crate::LaunchOrder;
 
 /// The member of a bid's data that names the kind.
@@ -44,14 +40,28 @@ impl MachineKind {
         }
     }
 
-    /// How many more machines of this kind there can be; `None`: no limit.
-    pub(super) fn left(&self, state: &State, config: &LaunchConfigId) -> Option<u64> {
-        let live = state.inventory.live_in(&kind_of(config, &self.name));
-        Some(self.stock?.saturating_sub(live))
+    /// How many more machines of this kind there can be beside these; `None`: no limit.
+    pub(super) fn left(&self, n_live: u64) -> Option<u64> {
+        Some(self.stock?.saturating_sub(n_live))
+    }
+
+    /// The bid for these machines, with the values of the launch config that it does not name.
+    pub(super) fn bid(&self, of_config: &Bid, n_live: u64) -> Bid {
+        let left = self.left(n_live).into_iter();
+        let boot_ms = self.boot_ms.or(of_config.ready_ms);
+        Bid {
+            price: self.price.or(of_config.price),
+            available: left.chain(of_config.available).min(),
+            capacity_each: self.capacity,
+            reliability: self.reliability.or(of_config.reliability),
+            ready_ms: boot_ms.filter(|ms| *ms > 0),
+            data: Map::from_iter([(KIND.to_owned(), json!(self.name))]),
+            ..Bid::plain(format!("{} {}", of_config.place, self.name))
+        }
     }
 }
 
-/// The kinds of machines of a launch config; `None`: it has one that it does not name.
+/// The kinds of machines of a launch config; `None`: it is of one kind, without a name.
 pub(super) fn kinds(config: &LaunchConfig) -> Option<Vec<MachineKind>> {
     let kinds = config.configuration.get("machines")?.as_array()?;
     Some(kinds.iter().map(MachineKind::read).collect())
@@ -62,30 +72,4 @@ pub(super) fn ordered_kind(order: &LaunchOrder<'_>) -> Option<MachineKind> {
     let name = order.bid_data.get(KIND)?.as_str()?;
     let kinds = kinds(order.launch_config)?;
     kinds.into_iter().find(|kind| kind.name == name)
-}
-
-impl FakeCloud {
-    pub(super) fn bids_for_kinds(
-        &self,
-        state: &State,
-        config: &LaunchConfig,
-        keys: &FakeLaunchKeys,
-        kinds: &[MachineKind],
-    ) -> Vec<Bid> {
-        let room = self.room(state, config, keys);
-        let bid = |kind: &MachineKind| {
-            let left = kind.left(state, &config.id);
-            let boot_ms = kind.boot_ms.unwrap_or(keys.boot_ms);
-            Bid {
-                price: kind.price.or(keys.price),
-                available: room.into_iter().chain(left).min(),
-                capacity_each: kind.capacity,
-                reliability: kind.reliability.or(keys.reliability),
-                ready_ms: (boot_ms > 0).then_some(boot_ms),
-                data: Map::from_iter([(KIND.to_owned(), json!(kind.name))]),
-                ..Bid::plain(format!("{} {}", keys.group, kind.name))
-            }
-        };
-        kinds.iter().map(bid).collect()
-    }
 }

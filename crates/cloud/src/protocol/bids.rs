@@ -1,8 +1,8 @@
 //! Caches the bids of a protocol provider, because plans ask often and must not wait.
 //!
 //! A launch config waits for the first answer of its provider: without a bid there is no launch. A
-//! provider that fails to answer keeps its last bids until they are stale. One that bids for a
-//! quantity is asked again when the need has grown, and plans wait a little for its answer.
+//! provider that fails to answer keeps its last bids until they are stale. A provider that bids
+//! for a quantity is asked again when the need has grown, and plans wait a little for its answer.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -113,8 +113,9 @@ fn added_to_queue() -> BTreeMap<String, Value> {
 
 /// Methods of the worker manager that Taskcluster does not have: RFC 124's rule sets and their
 /// parts.
-const BEYOND: [&str; 9] = [
+const BEYOND: [&str; 10] = [
     "Relays",
+    "Selected Workers",
     "Worker Configurations",
     "Rules",
     "Worker Types",

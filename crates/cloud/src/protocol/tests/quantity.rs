@@ -162,7 +162,7 @@ async fn plans_wait_for_a_while_only() {
     assert_eq!(market.bids(5), awaited(5));
     market.clock.advance_ms(1);
     assert_eq!(market.bids(5), Ok(vec!["small".to_owned()]));
-    // It is still asked, and a look leaves the need as it is.
+    // It is still asked, and a look changes no need.
     let now = market.clock.now();
     assert!(market.provider.bids(&market.config, None, now).is_ok());
     assert!(market.refresh().await);
