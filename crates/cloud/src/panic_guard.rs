@@ -18,10 +18,10 @@ use futures_util::FutureExt as _;
 use serde_json::{Map, Value};
 
 use crate::{
-    CloudError, Fills, IdentityClaim, ImageTarget, LaunchError, LaunchOrder, LaunchedMachine,
-    Machines, OwnedPage, Place, PlacesUnknown, PoolResourceMaker, Proof, Provider, Region,
-    SetupError, Sighting, ValidateError, Verification, VerifyError, WorkerCreator, WorkerDeclarer,
-    WorkerOrder,
+    CloudError, ConfiguredRegion, Fills, IdentityClaim, ImageTarget, LaunchError, LaunchOrder,
+    LaunchedMachine, Machines, OwnedPage, Place, PlacesUnknown, PoolResourceMaker, Proof, Provider,
+    Region, SetupError, Sighting, ValidateError, Verification, VerifyError, WorkerCreator,
+    WorkerDeclarer, WorkerOrder,
 };
 
 /// Longest text of a panic in an error.
@@ -155,6 +155,10 @@ impl Provider for PanicGuard {
     fn places(&self) -> Result<Vec<Place>, PlacesUnknown> {
         let asked = self.caught_now("places", || self.provider.places());
         asked.unwrap_or_else(|panic| Err(PlacesUnknown(panic)))
+    }
+
+    fn region(&self) -> Option<&ConfiguredRegion> {
+        self.provider.region()
     }
 
     fn fills(&self) -> Fills {

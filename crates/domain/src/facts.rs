@@ -409,7 +409,7 @@ impl Facts {
 }
 
 impl MarketFacts {
-    /// What is known about each of these offers, in their order.
+    /// The knowledge about each of these offers, in their order.
     fn all_knowledge(&self, offers: &[Offer], now: Timestamp) -> Vec<OfferKnowledge> {
         let knowledge = |(index, offer)| self.knowledge(offers, index, offer, now);
         offers.iter().enumerate().map(knowledge).collect()

@@ -58,12 +58,19 @@ impl RegisteredWorker {
             None => file.read(client.machine.now()),
         };
         let is_new = kept.is_none();
-        let standing = match given.or(kept) {
-            Some(standing) => {
-                tracing::info!("worker {identity} is registered until {}", standing.expires);
-                standing
+        let standing = match (given, kept) {
+            (Some(given), _) => {
+                tracing::info!("worker {identity} is registered until {}", given.expires);
+                given
             }
-            None => first_registration(&identity, &client).await?,
+            (None, Some(kept)) => {
+                tracing::info!(
+                    "worker {identity} continues; it is registered until {}",
+                    kept.expires
+                );
+                kept
+            }
+            (None, None) => first_registration(&identity, &client).await?,
         };
         let registered = Self {
             client,

@@ -1,5 +1,4 @@
 //! This machine as a host of worker processes: starts, finds, looks at and ends them.
-//!
 //! Everything here blocks on files and processes.
 
 use std::collections::{BTreeMap, HashSet};
@@ -88,10 +87,9 @@ impl Host {
             region: settings.region,
             command: OnceLock::new(),
             isolation: OnceLock::new(),
-            setuid: if settings.image_setuid {
-                Setuid::On
-            } else {
-                Setuid::Off
+            setuid: match settings.image_setuid {
+                true => Setuid::On,
+                false => Setuid::Off,
             },
             group: group_named(&name.to_string_lossy()),
             tokens: Tokens::new(&context),

@@ -5,7 +5,7 @@ use crate::id::OfferingId;
 use crate::plan::{BidRequest, Offer};
 
 impl Facts {
-    /// What the pool needs, as far as it is known without bids.
+    /// The need of the pool, as far as it is known without bids.
     pub fn bid_request(&self) -> BidRequest {
         let now = self.horizon.now;
         let snapshot = self.snapshot(&[], &Rooms::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! The cheapest whole machines that cover a need, where machines have different sizes.
+//! The cheapest machines that together cover a need, where machines have different sizes.
 //!
 //! A need of up to [`EXACT_UNITS`] units is covered exactly. Of a larger one, the machines with the
 //! cheapest units are taken first, and the rest exactly. As that is what fractions of machines

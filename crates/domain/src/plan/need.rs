@@ -154,7 +154,7 @@ pub(super) fn whole(wanted: f64) -> u64 {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "it is whole and within bounds"
+        reason = "it has no fraction and is within bounds"
     )]
     let units = wanted.ceil().clamp(0.0, MOST) as u64;
     units

@@ -51,7 +51,8 @@ impl Offer {
         Some(OfferingId::new(&self.provider_id, &bid.place))
     }
 
-    /// Dollars for an hour of a machine of utility 1 that registers for sure, if the price is known.
+    /// Dollars for an hour of a machine of utility 1 that registers for sure, if the price is
+    /// known.
     pub(super) fn price_of_utility(&self) -> Option<f64> {
         let bid = self.bid.as_ref().ok()?;
         let price = bid.price? / bid.utility / bid.reliability.unwrap_or(1.0);

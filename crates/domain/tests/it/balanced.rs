@@ -91,9 +91,12 @@ fn a_price_counts_for_the_units_and_the_utility_that_it_buys() {
     let mut useful = priced("useful", 0.9);
     useful.bid.as_mut().unwrap().utility = 10.0;
     let mut snapshot = balanced(vec![priced("small", 0.4), large.clone()]);
-    snapshot.demand.pending = 10;
-    let plan = decide(&snapshot);
-    assert_eq!((machines(&plan, "small"), machines(&plan, "large")), (0, 3));
+    for (pending, expected) in [(10, (2, 2)), (12, (0, 3))] {
+        snapshot.demand.pending = pending;
+        let plan = decide(&snapshot);
+        let taken = (machines(&plan, "small"), machines(&plan, "large"));
+        assert_eq!(taken, expected, "{}", plan.text());
+    }
     snapshot.offers = vec![large, useful];
     assert_eq!(machines(&decide(&snapshot), "large"), 0);
 }

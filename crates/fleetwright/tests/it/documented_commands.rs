@@ -53,6 +53,11 @@ const BLOCKS: &[(&str, &str, Way)] = &[
         "fleetwright keys builder",
         Way::Skip("is run by the tests of builders"),
     ),
+    (
+        "docs/providers/protocol.md",
+        "fleetwright worker create racks",
+        Way::Skip("needs a program that makes single workers; the tests of the server have one"),
+    ),
     ("docs/api.md", ". DIR/owner.env", Way::Run(declared_worker)),
     (
         "docs/api.md",

@@ -68,7 +68,8 @@ fn events_are_listed_as_text_and_json() {
     let server = Server::start();
     create_pool(&server, "demo/one");
     create_pool(&server, "demo/two");
-    let listed = || server.ok(&["event", "tail", "--pool", "demo/one"]);
+    let made = ["--exchange", "worker-pool-created"];
+    let listed = || server.ok(&[&["event", "tail", "--pool", "demo/one"][..], &made].concat());
     // An event is published a moment after its change.
     while listed().is_empty() {}
     let text = listed();

@@ -226,7 +226,7 @@ on_both!(
         let one = Batches { size: 1, most: 1 };
         assert_eq!(
             task.in_batches(one).await.unwrap(),
-            done("providers_left", 1)
+            json!({"launch_configs": 1, "providers_left": 1})
         );
     }
 );

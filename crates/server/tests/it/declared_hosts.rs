@@ -7,7 +7,7 @@ use testing::sizes_around;
 use crate::ask::Who;
 use crate::costs::{charge, report};
 use crate::database::on_both;
-use crate::samples::{DAY_MS, STATIC_SECRET, aws_pool, pool, static_pool, static_worker};
+use crate::samples::{DAY_MS, STATIC_SECRET, aws_pool, key, pool, static_pool, static_worker};
 use crate::world::World;
 
 const POOL: &str = "/worker-pool/pp%2Fee";
@@ -350,6 +350,10 @@ on_both!(the_cost_of_a_host_is_that_of_its_launch_config, |world| {
     world.put(WORKER, static_worker()).await.expect(200);
     world.register_host().await;
     let first = world.get(WORKER).await.expect(200)["launchConfigId"].clone();
+    let (host, now) = (key("pp/ee", "g", "w"), world.now());
+    world
+        .write(move |tx| store::workers::note_first_claim(tx, &host, now))
+        .await;
     world.clock.advance_ms(60 * MINUTE_MS);
     charge(world).await;
     world.post(POOL, config(2, 4.0)).await.expect(200);
@@ -366,6 +370,7 @@ on_both!(the_cost_of_a_host_is_that_of_its_launch_config, |world| {
         let line = lines.iter().find(|line| line["launchConfigId"] == *id);
         line.map(|line| line["costMicros"].clone())
     };
+    // The last minute before the registration was not charged yet, so it has the new price.
     let costs = (cost(&first), cost(&second));
-    assert_eq!(costs, (Some(json!(1_000_000)), Some(json!(2_000_000))));
+    assert_eq!(costs, (Some(json!(983_333)), Some(json!(2_066_667))));
 });

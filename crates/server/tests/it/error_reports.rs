@@ -38,7 +38,7 @@ on_sqlite_first!(a_reported_error_is_stored_and_published, |world| {
     assert_snapshot!(format!("{reported:#}"), @r#"
     {
       "description": "WHO KNOWS",
-      "errorId": "CnaXK8uHR_SusQIW4hHzTg",
+      "errorId": "NvLiozFSTpCRqKFi5lqFAw",
       "extra": {
         "amISure": true,
         "workerGroup": "wg",
@@ -50,7 +50,7 @@ on_sqlite_first!(a_reported_error_is_stored_and_published, |world| {
       "workerPoolId": "foobar/baz"
     }
     "#);
-    assert_snapshot!(world.told().await, @r#"worker-pool-error primary.static.foobar.baz.wg.wi._._ {"errorId":"CnaXK8uHR_SusQIW4hHzTg","kind":"worker-error","providerId":"static","timestamp":"2026-09-21T14:13:20.000Z","title":"And Error about Something","workerGroup":"wg","workerId":"wi","workerPoolId":"foobar/baz"}"#);
+    assert_snapshot!(world.told().await, @r#"worker-pool-error primary.static.foobar.baz.wg.wi._._ {"errorId":"NvLiozFSTpCRqKFi5lqFAw","kind":"worker-error","providerId":"static","timestamp":"2026-09-21T14:13:20.000Z","title":"And Error about Something","workerGroup":"wg","workerId":"wi","workerPoolId":"foobar/baz"}"#);
     let listed = world.get(ERRORS).await.expect(200);
     assert_eq!(listed, json!({"workerPoolErrors": [reported]}));
 });

@@ -17,7 +17,7 @@ use testing::sizes_around;
 
 use crate::ask::Ask;
 use crate::database::{on_both, on_sqlite_first};
-use crate::samples::{static_pool, static_worker, worker};
+use crate::samples::{null_pool, static_pool, static_worker, worker};
 use crate::world::World;
 
 /// Whatever is waited for comes within this time, or never.
@@ -118,8 +118,17 @@ async fn publish(app: &Arc<App>) {
 }
 
 async fn make_pool(world: &World, id: &str) {
+    make(world, id, null_pool()).await;
+}
+
+/// Its launch config is a second event.
+async fn make_pool_of_hosts(world: &World, id: &str) {
+    make(world, id, static_pool()).await;
+}
+
+async fn make(world: &World, id: &str, pool: Value) {
     let path = format!("/worker-pool/{}", id.replace('/', "%2F"));
-    world.put(&path, static_pool()).await.expect(200);
+    world.put(&path, pool).await.expect(200);
     publish(&world.app).await;
 }
 
@@ -173,7 +182,7 @@ on_both!(a_listener_goes_on_where_it_was, |world| {
 });
 
 on_both!(a_listener_gets_the_events_of_its_filter, |world| {
-    make_pool(world, "pp/a").await;
+    make_pool_of_hosts(world, "pp/a").await;
     make_pool(world, "pp/b").await;
     world
         .put("/workers/pp%2Fa/g/w1", static_worker())
@@ -186,10 +195,11 @@ on_both!(a_listener_gets_the_events_of_its_filter, |world| {
     world.client("someone", &[]).await;
     publish(&world.app).await;
     let made = "worker-pool-created";
+    let config = "launch-config-created";
     let runs = "worker-running";
     for (query, expected) in [
-        ("", vec![made, made, runs, runs, "client-created"]),
-        ("&workerPoolId=pp%2Fa", vec![made, runs, runs]),
+        ("", vec![made, config, made, runs, runs, "client-created"]),
+        ("&workerPoolId=pp%2Fa", vec![made, config, runs, runs]),
         ("&workerPoolId=pp%2Fa&workerId=w1&workerGroup=g", vec![runs]),
         ("&workerGroup=other", vec![]),
         ("&exchange=worker-running", vec![runs, runs]),
@@ -217,7 +227,7 @@ on_both!(a_listener_can_begin_in_the_past, |world| {
 });
 
 on_sqlite_first!(a_listener_gets_only_events_that_it_could_read, |world| {
-    make_pool(world, "pp/a").await;
+    make_pool_of_hosts(world, "pp/a").await;
     make_pool(world, "pp/b").await;
     world.insert(worker("pp/a", "g", "w")).await;
     world
@@ -230,7 +240,7 @@ on_sqlite_first!(a_listener_gets_only_events_that_it_could_read, |world| {
         (vec![listen], vec![]),
         (
             vec![listen, "worker-manager:get-worker-pool:pp/a"],
-            vec!["worker-pool-created"],
+            vec!["worker-pool-created", "launch-config-created"],
         ),
         (
             vec![listen, "worker-manager:list-workers:pp/a"],
@@ -255,7 +265,7 @@ on_both!(
     a_listener_that_does_not_follow_gets_what_was_committed_before,
     |world| {
         world
-            .put("/worker-pool/pp%2Fa", static_pool())
+            .put("/worker-pool/pp%2Fa", null_pool())
             .await
             .expect(200);
         let (names, ()) = tokio::join!(all(world, ""), publish(&world.app));
@@ -263,7 +273,7 @@ on_both!(
         // Events of another process are in the stream, but not yet in this one's memory.
         let other = second_app(world).await;
         let path = "/worker-pool/pp%2Fb";
-        world.put(path, static_pool()).await.expect(200);
+        world.put(path, null_pool()).await.expect(200);
         publish(&other).await;
         let (names, ()) = tokio::join!(all(world, ""), publish(&world.app));
         assert_eq!(names, ["worker-pool-created", "worker-pool-created"]);
@@ -275,7 +285,7 @@ on_both!(
     |world| {
         make_pool(world, "pp/a").await;
         world
-            .put("/worker-pool/pp%2Fb", static_pool())
+            .put("/worker-pool/pp%2Fb", null_pool())
             .await
             .expect(200);
         assert_eq!(all(world, "").await, ["worker-pool-created"]);
@@ -363,10 +373,7 @@ on_both!(events_of_another_process_arrive_here, |world| {
     for (number, places) in [(1, &other), (2, &world.app), (3, &other)] {
         let path = format!("/worker-pool/pp%2Fp{number}");
         let made = Ask::new(Arc::clone(&server), http::Method::PUT, &path, world.now());
-        made.by(&world.root())
-            .json(&static_pool())
-            .await
-            .expect(200);
+        made.by(&world.root()).json(&null_pool()).await.expect(200);
         // Both processes publish the event, whichever assigned its position.
         publish(places).await;
         publish(&world.app).await;

@@ -131,8 +131,8 @@ fleet_test!(
     |fleet| {
         fleet.pool_of("weighted").await;
         fleet.offer_of_two(Vec::new());
-        // One large machine for four tasks costs less than four small ones, and one small one is enough
-        // for the fifth.
+        // One large machine for four tasks costs less than four small ones, and one small one is
+        // enough for the fifth.
         fleet.offer_of_one(vec![kind("small", 9, 1.0), large("large", 4, 3.0)]);
         fleet.tasks(POOL, 5).await;
         fleet.round().await;

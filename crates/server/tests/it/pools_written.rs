@@ -67,7 +67,10 @@ on_sqlite_first!(a_created_pool_is_shown_with_its_counts, |world| {
     }
     "#);
     assert_eq!(world.get(POOL).await.expect(200), answer.body());
-    assert_snapshot!(world.told().await, @r#"worker-pool-created primary._._._._._._._ {"providerId":"static","workerPoolId":"pp/ee"}"#);
+    assert_snapshot!(world.told().await, @r#"
+    worker-pool-created primary._._._._._._._ {"providerId":"static","workerPoolId":"pp/ee"}
+    launch-config-created primary.static.pp.ee._._.lc-07397d1e8be6e8fcd6be._ {"launchConfigId":"lc-07397d1e8be6e8fcd6be","providerId":"static","workerPoolId":"pp/ee"}
+    "#);
 });
 
 on_both!(
@@ -195,7 +198,10 @@ on_both!(
         assert_eq!(updated["created"], made["created"]);
         assert_eq!(updated["lastModified"], "2026-09-21T14:14:20.000Z");
         assert_eq!(world.get(POOL).await.expect(200), updated);
-        assert_snapshot!(world.told().await, @r#"worker-pool-updated primary._._._._._._._ {"previousProviderId":"static","providerId":"aws","workerPoolId":"pp/ee"}"#);
+        assert_snapshot!(world.told().await, @r#"
+        worker-pool-updated primary._._._._._._._ {"previousProviderId":"static","providerId":"aws","workerPoolId":"pp/ee"}
+        launch-config-archived primary.aws.pp.ee._._.lc-07397d1e8be6e8fcd6be._ {"launchConfigId":"lc-07397d1e8be6e8fcd6be","providerId":"aws","workerPoolId":"pp/ee"}
+        "#);
     }
 );
 

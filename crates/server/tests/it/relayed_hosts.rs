@@ -40,7 +40,7 @@ on_both!(
             .await
             .expect(200);
         assert_eq!(reply["providerId"], "static");
-        assert_eq!(reply["workerConfig"], json!({}));
+        assert_eq!(reply["workerConfig"], json!({"a": 1}));
         assert_eq!(reply["credentials"]["clientId"], "worker/static/pp/ee/g/w");
         let worker = Who::registered(&reply);
         let work = json!({"workerGroup": "g", "workerId": "w", "tasks": 1});

@@ -167,7 +167,9 @@ on_sqlite_first!(
             .await
             .expect(200);
         change(world, |worker| {
-            worker.launch_config_id = Some("lc1".parse().unwrap())
+            // As a launched one.
+            worker.terms.declared = false;
+            worker.launch_config_id = Some("lc1".parse().unwrap());
         })
         .await;
         let next = reregister(world, &reply["secret"]).await.expect(200);

@@ -245,7 +245,7 @@ on_both!(
         let logged = world.log.lines(incident);
         assert_eq!(logged.len(), 1);
         assert!(
-            logged[0].contains("listWorkerPools failed: "),
+            logged[0].contains(&format!("listWorkerPools failed, incident {incident}: ")),
             "{}",
             logged[0]
         );

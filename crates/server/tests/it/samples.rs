@@ -26,6 +26,11 @@ pub(crate) fn static_pool() -> Value {
     pool("static", json!({"workerConfig": {"a": 1}}))
 }
 
+/// A pool without launch configs, workers and resources: its creation is one event.
+pub(crate) fn null_pool() -> Value {
+    pool("null-provider", json!({}))
+}
+
 /// A pool of the fake cloud `aws` with these launch configs.
 pub(crate) fn aws_pool(launch_configs: &[Value]) -> Value {
     pool(

@@ -2,8 +2,8 @@
 
 use cloud::{ExecSettings, ProviderConfig};
 use serde_json::{Value, json};
-use server::background::MachineTermination;
 use server::background::driver::BackgroundTask as _;
+use server::background::{MachineTermination, Scan};
 use server::config::Config;
 
 use crate::database::on_both;
@@ -106,6 +106,9 @@ on_both!(
         for mut ending in MachineTermination::each(&world.app.engine) {
             ending.activate().await.unwrap();
         }
+        for mut scan in Scan::each(&world.app.engine) {
+            scan.activate().await.unwrap();
+        }
         assert_eq!(world.get(WORKER).await.expect(200)["state"], "stopped");
     }
 );
@@ -117,11 +120,10 @@ on_both!(
         world.put(POOL, racks()).await.expect(200);
         let mut wrong = in_rack(7);
         wrong["providerInfo"] = json!({"shelf": 7});
-        world.put(WORKER, wrong.clone()).await.refused(
-            400,
-            "InputError",
-            "the cloud refuses the call: which rack?",
-        );
+        world
+            .put(WORKER, wrong.clone())
+            .await
+            .refused(400, "InputError", "which rack?");
         assert_eq!(world.get(WORKER).await.status, 404);
         wrong["providerInfo"] = json!({"shelf": "x".repeat(65_536)});
         let answer = world.put(WORKER, wrong).await;

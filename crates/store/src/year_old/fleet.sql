@@ -15,6 +15,15 @@ SELECT 'year/pool-' || i, 'cloud', '[]', 'a pool of a year ago',
     0, #now() - 31536000000, #now() - 86400000, 9, '[]'
 FROM numbers WHERE i < #n(400);
 
+INSERT INTO pool_resources (worker_pool_id, provider_id, state, data, problem, failures, next_try,
+    version)
+SELECT 'year/pool-' || i, 'cloud', 'ready', '{"group":"year"}', '', 0, 0, 1
+FROM numbers WHERE i < #n(400);
+
+INSERT INTO relays (relay_id, first_seen, last_seen, interval_seconds, announcement)
+SELECT 'relay-' || i, #now() - 31536000000, #now() - 1000, 30, '{"hosts":[]}'
+FROM numbers WHERE i < 20;
+
 -- Six are in use, and a year of edits archived twenty more.
 INSERT INTO launch_configs (worker_pool_id, launch_config_id, archived, position, configuration,
     created, last_modified, version)

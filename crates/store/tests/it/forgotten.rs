@@ -164,7 +164,8 @@ on_both!(
         }
         sql += "INSERT INTO meters (worker_pool_id, worker_group, worker_id, account, started, \
                 charged, due, kind) VALUES ('past/b', 'g', 'w', 2, 0, 0, 0, 'idle'); \
-                INSERT INTO launch_configs VALUES ('existing/a', 'a', 0, 0, '{}', NULL, 0, 0, 1)";
+                INSERT INTO launch_configs VALUES ('existing/a', 'a', 0, 0, '{}', NULL, \
+                0, 0, 0, 1)";
         database.raw(&sql);
         write(&store, |tx| pools::insert(tx, &pool("existing/a", "one"))).await;
         let tables = ["cost_accounts", "costs"];

@@ -271,7 +271,7 @@ on_both!(
         for worker in workers {
             let known = running.iter().find(|row| row.key == worker.key).unwrap();
             assert_eq!(known.price, worker.price);
-            // No update changes what was agreed.
+            // That of a declared host changes with its launch config.
             let stored = worker.clone();
             write(&store, move |tx| {
                 let mut cheaper = stored.clone();
@@ -283,7 +283,7 @@ on_both!(
             let found = read(&store, move |tx| workers::get(tx, &key))
                 .await
                 .unwrap();
-            assert_eq!(found.price, worker.price);
+            assert_eq!(found.price, Some(9.0));
         }
     }
 );
