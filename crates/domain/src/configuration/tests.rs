@@ -330,6 +330,7 @@ fn workers_that_people_declare_get_their_section_with_the_pool() {
     );
 }
 
+/// The errors when a rule sets these values, too.
 fn wrong_with(extra: &Value) -> String {
     wrong(&[
         basics(json!({"providers": {"ec2": {}}})),

@@ -4,25 +4,14 @@
 //! until it is in the list.
 
 use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::command_blocks::{Block, block, blocks, root};
 use crate::configuration::BUILD;
 use crate::launch_configs::with_launch_configs;
 use crate::selected_workers::with_configuration;
 use crate::world::{Done, Home, Server};
-
-/// The folder of the documentation.
-fn root() -> PathBuf {
-    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    crate_folder.join("../..").canonicalize().unwrap()
-}
-
-/// A block of shell commands: its file and text.
-struct Block {
-    file: String,
-    text: String,
-}
 
 /// How a test runs a block, by its file and the beginning of its first line.
 const BLOCKS: &[(&str, &str, Way)] = &[
@@ -181,48 +170,6 @@ fn way_of(block: &Block) -> Option<Way> {
         *file == block.file && block.text.starts_with(start)
     };
     BLOCKS.iter().find(known).map(|(_, _, way)| *way)
-}
-
-fn files() -> Vec<PathBuf> {
-    let root = root();
-    let mut files = vec![root.join("README.md"), root.join("CONTRIBUTING.md")];
-    for folder in ["docs", "docs/providers"] {
-        let folder = std::fs::read_dir(root.join(folder)).unwrap();
-        let found = folder.map(|entry| entry.unwrap().path());
-        files.extend(found.filter(|path| path.extension().is_some_and(|end| end == "md")));
-    }
-    files.sort();
-    files
-}
-
-fn blocks() -> Vec<Block> {
-    let mut blocks = Vec::new();
-    for path in files() {
-        let name = path
-            .strip_prefix(root())
-            .unwrap()
-            .to_str()
-            .unwrap()
-            .to_owned();
-        let text = std::fs::read_to_string(&path).unwrap();
-        let mut parts = text.split("```sh\n");
-        parts.next();
-        for part in parts {
-            let (block, _) = part.split_once("\n```").unwrap();
-            blocks.push(Block {
-                file: name.clone(),
-                text: block.to_owned(),
-            });
-        }
-    }
-    blocks
-}
-
-/// The text of the block with this beginning.
-fn block(file: &str, start: &str) -> String {
-    let mut all = blocks().into_iter();
-    let found = all.find(|block| block.file == file && block.text.starts_with(start));
-    found.unwrap().text
 }
 
 /// A shell with the program on its PATH and the owner's credentials of the server, if given.

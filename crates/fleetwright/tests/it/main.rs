@@ -10,6 +10,7 @@ mod client;
 mod code;
 mod code_images;
 mod code_plan;
+mod command_blocks;
 mod configuration;
 mod costs;
 mod documentation;

@@ -64,5 +64,3 @@ fn a_setting_of_the_pool_does_not_depend_on_where_declared_workers_are() {
         "{text}"
     );
 }
-
-/// The errors when a rule sets these values, too.

@@ -1,0 +1,57 @@
+//! The blocks of shell commands in the documentation.
+
+use std::path::{Path, PathBuf};
+
+/// The folder of the documentation.
+pub(crate) fn root() -> PathBuf {
+    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    crate_folder.join("../..").canonicalize().unwrap()
+}
+
+/// A block of shell commands: its file and text.
+pub(crate) struct Block {
+    pub(crate) file: String,
+    pub(crate) text: String,
+}
+
+fn files() -> Vec<PathBuf> {
+    let root = root();
+    let mut files = vec![root.join("README.md"), root.join("CONTRIBUTING.md")];
+    for folder in ["docs", "docs/providers"] {
+        let folder = std::fs::read_dir(root.join(folder)).unwrap();
+        let found = folder.map(|entry| entry.unwrap().path());
+        files.extend(found.filter(|path| path.extension().is_some_and(|end| end == "md")));
+    }
+    files.sort();
+    files
+}
+
+pub(crate) fn blocks() -> Vec<Block> {
+    let mut blocks = Vec::new();
+    for path in files() {
+        let name = path
+            .strip_prefix(root())
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .to_owned();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let mut parts = text.split("```sh\n");
+        parts.next();
+        for part in parts {
+            let (block, _) = part.split_once("\n```").unwrap();
+            blocks.push(Block {
+                file: name.clone(),
+                text: block.to_owned(),
+            });
+        }
+    }
+    blocks
+}
+
+/// The text of the block with this beginning.
+pub(crate) fn block(file: &str, start: &str) -> String {
+    let mut all = blocks().into_iter();
+    let found = all.find(|block| block.file == file && block.text.starts_with(start));
+    found.unwrap().text
+}
