@@ -97,7 +97,7 @@ def test_a_reported_error_is_listed_and_counted(server, owner, worker, registere
     assert sum(totals["hourly"].values()) == 1
     assert totals["title"] == {"Disk is full": 1}
     assert totals["code"] == {"disk-full": 1}
-    assert totals["launchConfig"] == {"unknown": 1}
+    assert totals["launchConfig"] == {reported["launchConfigId"]: 1}
 
     of_all = owner.worker_manager.workerPoolErrorStats()
     assert of_all["workerPoolId"] == ""
