@@ -27,7 +27,7 @@ use crate::{
 /// Longest text of a panic in an error.
 const MAX_PANIC_CHARS: usize = 300;
 
-/// Image targets are not wrapped: their calls run in jobs of their own.
+/// Image targets and declarations of hosts are not wrapped: their calls run in jobs and requests.
 pub(crate) struct PanicGuard {
     id: ProviderId,
     provider: Arc<dyn Provider>,

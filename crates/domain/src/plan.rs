@@ -55,7 +55,7 @@ pub use bid::{
     PAUSED, check_price, is_out_of_service, out_of_service,
 };
 pub use canary::{CanaryOffer, CanaryRoom};
-pub(crate) use checked_bids::separate_bids;
+pub use checked_bids::separate_bids;
 pub use health::{FIRST_CLAIM_MS, START_UP_MS};
 pub use input::{BadInput, Input, MAX_PACKED_BYTES};
 pub use need::Load;

@@ -55,6 +55,8 @@ struct Entry {
     need: Option<BidRequest>,
     /// The units of the last request.
     asked_units: u64,
+    /// The same, of the last request that was answered.
+    answered_units: u64,
     /// Since when plans wait for bids for the present need.
     awaited: Option<Timestamp>,
     /// Why there is no valid answer to the last request.
@@ -86,7 +88,7 @@ impl BidCache {
         let has_grown = entry.note(request, may_ask, now);
         if entry.waits(now) {
             let units = entry.need.map_or(0, |need| need.units);
-            state.has_grown = true;
+            state.has_grown |= has_grown;
             return Err(format!(
                 "its bids for {units} units are not known yet, and {provider_id} is asked for them"
             ));
@@ -132,6 +134,7 @@ impl BidCache {
     pub(super) fn answered(&self, key: &Key, answer: Bids, now: Timestamp) {
         if let Some(entry) = self.state().entries.get_mut(key) {
             entry.answer = Some((now, answer));
+            entry.answered_units = entry.asked_units;
             entry.failure = None;
             entry.awaited = None;
         }
@@ -163,6 +166,7 @@ impl Entry {
             answer: None,
             need: request.copied(),
             asked_units: 0,
+            answered_units: 0,
             awaited: None,
             failure: None,
         }
@@ -175,9 +179,12 @@ impl Entry {
             self.need = request.copied();
         }
         let has_grown = self.has_grown();
-        if !has_grown {
+        if self
+            .need
+            .is_none_or(|need| need.units <= self.answered_units)
+        {
             self.awaited = None;
-        } else if may_ask && self.awaited.is_none() {
+        } else if has_grown && may_ask && self.awaited.is_none() {
             self.awaited = Some(now);
         }
         has_grown

@@ -4,7 +4,7 @@ use super::{Bid, Bids, MAX_BIDS};
 use crate::time::Timestamp;
 
 /// Each bid, or why it does not count; at least one of these.
-pub(crate) fn separate_bids(bids: &Bids, now: Timestamp) -> Vec<Result<Bid, String>> {
+pub fn separate_bids(bids: &Bids, now: Timestamp) -> Vec<Result<Bid, String>> {
     match bids.as_deref() {
         Err(why) => vec![Err(why.clone())],
         Ok([]) => vec![Err("its provider makes no bid for it now".to_owned())],

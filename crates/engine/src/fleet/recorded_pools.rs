@@ -6,7 +6,7 @@ use domain::demand::Demand;
 use domain::facts::Facts;
 use domain::id::PoolId;
 use domain::launch_config::LaunchConfig;
-use domain::plan::Bid;
+use domain::plan::{Bid, separate_bids};
 use domain::pool::Pool;
 use domain::time::Timestamp;
 use store::StoreError;
@@ -15,7 +15,7 @@ use super::bids::bids_of_provider;
 use super::facts::group_by_pool;
 use crate::Engine;
 
-/// A pool with its active launch configs and the first bid for each, or why there is none.
+/// A pool with its active launch configs and the first valid bid for each, or why there is none.
 pub struct OfferedPool {
     pub pool: Pool,
     pub offers: Vec<(Arc<LaunchConfig>, Result<Bid, String>)>,
@@ -45,8 +45,9 @@ pub async fn list_offered_pools(
         let configs = configs.into_iter().map(Arc::new);
         let offers = configs.map(|config| {
             let bids = bids_of_provider(engine, &facts, &config, None);
-            let first = bids.and_then(|bids| bids.into_iter().next().ok_or_else(String::new));
-            (config, first.and_then(|bid| bid.checked(now)))
+            let mut bids = separate_bids(&bids, now);
+            let first_valid = bids.iter().position(Result::is_ok).unwrap_or(0);
+            (config, bids.swap_remove(first_valid))
         });
         let offers = offers.collect();
         let pool = facts.pool;

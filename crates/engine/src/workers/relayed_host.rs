@@ -63,7 +63,7 @@ pub async fn register_relayed(
     register(engine, &registration, now, gone).await
 }
 
-/// The secret of such a host is known to nobody.
+/// Such a host has a random secret that is not kept anywhere else, so only its relay registers it.
 async fn declare_unknown(
     engine: &Arc<Engine>,
     key: &WorkerKey,

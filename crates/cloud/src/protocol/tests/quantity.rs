@@ -151,6 +151,20 @@ async fn a_need_that_grew_is_asked_about_and_plans_wait_for_the_answer() {
 }
 
 #[tokio::test]
+async fn plans_wait_until_the_request_is_answered() {
+    let market = Market::open(Some(2)).await;
+    market.offer(&[("small", 1, 2.0)]);
+    let _ = market.bids(1);
+    market.refresh().await;
+    market.clock.advance_ms(10_000);
+    assert_eq!(market.bids(5), awaited(5));
+    // The request is on its way.
+    let now = market.clock.now();
+    assert_eq!(market.provider.bids.wanted(now, 100).len(), 1);
+    assert_eq!(market.bids(5), awaited(5));
+}
+
+#[tokio::test]
 async fn plans_wait_for_a_while_only() {
     let market = Market::open(Some(2)).await;
     market.offer(&[("small", 1, 2.0)]);
