@@ -67,6 +67,8 @@ pub(crate) struct Relay {
     names: Cache<IpAddr, Result<HostName, Unidentified>>,
     credentials: Cache<WorkerKey, Result<Arc<HostCredentials>, NotGiven>>,
     lookups: Semaphore,
+    /// Of their own: while the worker manager is away, look-ups go on.
+    asks: Semaphore,
     rates: RequestRates,
     refusals: RefusalLog,
     pub(crate) sightings: Sightings,
@@ -141,6 +143,7 @@ impl Relay {
             names: Cache::new(config.limits.hosts),
             credentials: Cache::new(config.limits.hosts),
             lookups: Semaphore::new(config.limits.lookups),
+            asks: Semaphore::new(config.limits.lookups),
             rates: RequestRates::new(config.limits.requests_per_second),
             refusals: RefusalLog::default(),
             sightings: Sightings::default(),
@@ -235,7 +238,7 @@ impl Relay {
         host: (IpAddr, &HostName),
         declare: Option<u32>,
     ) -> (Result<Arc<HostCredentials>, NotGiven>, Duration) {
-        let Ok(_turn) = tokio::time::timeout(TURN_LIMIT, self.lookups.acquire()).await else {
+        let Ok(_turn) = tokio::time::timeout(TURN_LIMIT, self.asks.acquire()).await else {
             let text = format!("the request had no turn within {TURN_LIMIT:?}");
             return (Err(NotGiven::Away(text)), NOT_GIVEN_CACHE);
         };

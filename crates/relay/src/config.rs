@@ -58,7 +58,7 @@ pub struct Dns {
     /// Maximum time for one question.
     #[serde(default = "two_seconds")]
     pub timeout_ms: u64,
-    /// Answers are kept for this long at most, and never longer than their records say.
+    /// Answers are kept as long as their records say, but at least a second, and this long at most.
     #[serde(default = "five_minutes")]
     pub max_cache_seconds: u64,
     /// Refusals are kept for this long.

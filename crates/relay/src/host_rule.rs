@@ -146,6 +146,11 @@ fn compile(name: &str) -> Result<(Regex, BTreeSet<&str>), BadHostRule> {
 
 fn check_template(template: &str, parts: &BTreeSet<&str>) -> Result<(), BadHostRule> {
     let pieces = pieces(template).ok_or_else(|| BadHostRule::Pattern(template.to_owned()))?;
+    // `1` and `12` would make the same worker as `11` and `2`.
+    let are_parts = |pair: &[Piece<'_>]| matches!(pair, [Piece::Part(_), Piece::Part(_)]);
+    if pieces.windows(2).any(are_parts) {
+        return Err(BadHostRule::Adjacent(template.to_owned()));
+    }
     for piece in pieces {
         if let Piece::Part(part) = piece
             && !parts.contains(part)
@@ -249,6 +254,7 @@ mod tests {
             ("*.example", "g", "i", "is not a name with parts"),
             ("<n>.<n>.example", "g", "i", "<n> is twice"),
             ("<n><m>.example", "g", "i", "has two parts without"),
+            ("<n>.<m>.example", "g", "<n><m>", "has two parts without"),
             ("<n>.example", "<m>", "i", "\"<m>\" names <m>"),
             ("<n>.example", "g", "<x", "is not a name with parts"),
         ] {

@@ -99,6 +99,20 @@ fn is_repeat(known: &Worker, asked: &Worker) -> bool {
         && known.launch_config_id == asked.launch_config_id
 }
 
+/// Whether the worker was made for this request.
+pub(super) fn was_asked(
+    engine: &Engine,
+    known: &Worker,
+    place: &WorkerPlace,
+    declaration: &Declaration,
+) -> bool {
+    let (launch_config, token) = (place.launch_config.as_ref(), token_of(engine, &known.key));
+    known.provider_id == place.provider_id
+        && known.terms.launch_token.as_deref() == Some(token.as_str())
+        && known.capacity == declaration.capacity.unwrap_or(1)
+        && known.launch_config_id.as_ref() == launch_config.map(|it| &it.id)
+}
+
 /// The data of a worker that its provider has changed.
 pub(super) async fn update(
     engine: &Engine,

@@ -62,7 +62,14 @@ pub async fn declare(
             }
         };
         if creates_machines(&inner, &place.provider_id) {
-            return Ok(Err(place.clone()));
+            // The provider is not asked for a worker that exists.
+            return match store::workers::get(change.tx, key)? {
+                None => Ok(Err(place.clone())),
+                Some(known) if created_workers::was_asked(&inner, &known, place, declaration) => {
+                    Ok(Ok(known))
+                }
+                Some(_) => Err(WorkerError::Conflict("Worker already exists".to_owned())),
+            };
         }
         let worker = declared_worker(&inner, place, key, declaration, now)?;
         if store::workers::insert(change.tx, &worker)? {

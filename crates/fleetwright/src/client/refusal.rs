@@ -37,7 +37,9 @@ pub(crate) fn refused(call: &Call, refusal: &Refusal, signed: bool) -> Failure {
         404 => (Exit::NotFound, call.list_command.as_deref().map(list_hint)),
         409 if text == "Worker already exists" => (Exit::Conflict, Some(TAKEN_NAME.to_owned())),
         409 => {
+            // Commands that list other items are hints for a 404.
             let shown = call.list_command.as_ref();
+            let shown = shown.filter(|command| command.contains(" show "));
             let hint = shown.map(|command| format!("`{command}` shows the current state"));
             (Exit::Conflict, hint.or_else(|| Some(CONFLICT.to_owned())))
         }

@@ -195,7 +195,7 @@ pub(crate) async fn run(verb: ListedVerb, session: &Session) -> Result<(), Failu
             let hosts = json!({ HOSTS: reply[HOSTS] });
             session.described_details(reply, DETAILS, describe);
             if !session.json {
-                session.described_rows(hosts, HOSTS, HOST, |_| {});
+                session.rows(&hosts, HOSTS, HOST);
             }
             Ok(())
         }

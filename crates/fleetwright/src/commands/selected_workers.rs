@@ -133,7 +133,12 @@ pub(super) async fn end(end: End, session: &Session) -> Result<(), Failure> {
             break;
         }
     }
-    report(&all, &end, session)
+    report(&all, &end, session)?;
+    match token {
+        None => Ok(()),
+        Some(_) => Err(Failure::failed("some workers were not reached")
+            .with_hint("repeat the command: workers were made meanwhile")),
+    }
 }
 
 fn report(all: &Value, end: &End, session: &Session) -> Result<(), Failure> {

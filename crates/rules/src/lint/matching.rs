@@ -44,7 +44,7 @@ fn obstacles(rule: &Rule, evaluations: &[Attributes]) -> Vec<Obstacle> {
         for attributes in evaluations {
             let mut failing = mapping.iter().filter(|(name, patterns)| {
                 let value = attributes.get(name);
-                value.is_none_or(|value| !any_matches(patterns, value))
+                value.is_none_or(|value| !patterns.match_value(value))
             });
             let first = failing.next();
             if let (Some((name, _)), None) = (first, failing.next())
@@ -60,11 +60,6 @@ fn obstacles(rule: &Rule, evaluations: &[Attributes]) -> Vec<Obstacle> {
         }
     }
     obstacles
-}
-
-fn any_matches(patterns: &Patterns, value: &str) -> bool {
-    let mut patterns = patterns.as_slice().iter();
-    patterns.any(|pattern| pattern.matches(value))
 }
 
 /// A condition as a JSON pointer inside its rule.
