@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::repository::{our_packages, read, repository, rust_files};
 
 /// The crates that each crate may use: those of the layers below it, never its neighbours.
-const MAY_USE: [(&str, &[&str]); 24] = [
+const MAY_USE: [(&str, &[&str]); 25] = [
     ("tidy", &[]),
     ("testing", &[]),
     ("access", &[]),
@@ -18,10 +18,11 @@ const MAY_USE: [(&str, &[&str]); 24] = [
     ("permissions", &[]),
     ("processes", &[]),
     ("documentation", &[]),
+    ("page", &[]),
     ("tls", &["api_client"]),
     ("domain", &["access", "contract", "rules"]),
     ("rule_import", &["rules", "files", "domain"]),
-    ("simulate", &["domain"]),
+    ("simulate", &["page", "domain"]),
     ("store", &["access", "contract", "rules", "domain"]),
     (
         "cloud",
@@ -87,6 +88,7 @@ const MAY_USE: [(&str, &[&str]); 24] = [
             "contract",
             "rules",
             "documentation",
+            "page",
             "permissions",
             "domain",
             "store",

@@ -1,0 +1,13 @@
+//! The pages for people: HTML, charts, styles and the script.
+
+/// A document of the site, with this title.
+#[must_use]
+pub fn document(title: &str, body: &maud::Markup) -> maud::Markup {
+    maud::html! {
+        (maud::DOCTYPE)
+        html lang="en" {
+            head { title { (title) } }
+            body { (body) }
+        }
+    }
+}
