@@ -148,7 +148,7 @@ fn capacity(title: &str, range: TimeRange, pool: &PoolSeries) -> Markup {
 
 fn spark_table(n: i64) -> Markup {
     html! {
-        table {
+        div class="tw" role="region" aria-label="Pools" tabindex="0" { table {
             thead { tr { th { "Pool" } th { "Own scale" } @if n < 10 { th { "Common scale" } } } }
             tbody {
                 @for number in 1..=n {
@@ -170,7 +170,7 @@ fn spark_table(n: i64) -> Markup {
                     }
                 }
             }
-        }
+        } }
     }
 }
 

@@ -1,7 +1,5 @@
 //! Paths of SVG in steps, with relative whole numbers: few bytes.
 
-use std::fmt::Write;
-
 use maud::{PreEscaped, Render};
 
 use super::unit::digits;
@@ -54,8 +52,8 @@ fn draw(steps: impl Iterator<Item = Step>, base: Option<i32>) -> String {
         match &mut open {
             Some(piece) if piece.to == step.from => {
                 if piece.y != Some(y) {
-                    let down = y - piece.y.unwrap_or(y);
-                    write_to(&mut path, format_args!("h{}v{down}", piece.to - piece.from));
+                    push(&mut path, 'h', piece.to - piece.from);
+                    push(&mut path, 'v', y - piece.y.unwrap_or(y));
                     piece.from = step.from;
                     piece.y = Some(y);
                 }
@@ -63,11 +61,10 @@ fn draw(steps: impl Iterator<Item = Step>, base: Option<i32>) -> String {
             }
             _ => {
                 end(&mut path, open.take(), base);
-                match base {
-                    Some(base) => {
-                        write_to(&mut path, format_args!("M{} {base}V{y}", step.from));
-                    }
-                    None => write_to(&mut path, format_args!("M{} {y}", step.from)),
+                push(&mut path, 'M', step.from);
+                push(&mut path, ' ', base.unwrap_or(y));
+                if base.is_some() {
+                    push(&mut path, 'V', y);
                 }
                 open = Some(step);
             }
@@ -79,9 +76,10 @@ fn draw(steps: impl Iterator<Item = Step>, base: Option<i32>) -> String {
 
 fn end(path: &mut String, open: Option<Step>, base: Option<i32>) {
     if let Some(piece) = open {
-        write_to(path, format_args!("h{}", piece.to - piece.from));
+        push(path, 'h', piece.to - piece.from);
         if let Some(base) = base {
-            write_to(path, format_args!("V{base}z"));
+            push(path, 'V', base);
+            path.push('z');
         }
     }
 }
@@ -92,16 +90,31 @@ pub(super) fn ticks(places: impl Iterator<Item = i32>, from: i32, length: i32) -
     let mut last = None;
     for place in places {
         if last != Some(place) {
-            write_to(&mut path, format_args!("M{place} {from}v{length}"));
+            push(&mut path, 'M', place);
+            push(&mut path, ' ', from);
+            push(&mut path, 'v', length);
         }
         last = Some(place);
     }
     path
 }
 
-fn write_to(path: &mut String, text: std::fmt::Arguments<'_>) {
-    path.write_fmt(text)
-        .expect("writing to a string cannot fail");
+/// A command with its number. Thousands of paths stand on a page, and the formatting of the standard
+/// library would take most of their time.
+fn push(path: &mut String, command: char, number: i32) {
+    path.push(command);
+    if number < 0 {
+        path.push('-');
+    }
+    let number = number.unsigned_abs();
+    let mut size = 1;
+    while number / size >= 10 {
+        size *= 10;
+    }
+    while size > 0 {
+        path.push(char::from_digit(number / size % 10, 10).unwrap_or('0'));
+        size /= 10;
+    }
 }
 
 /// A share as `12.34%`.

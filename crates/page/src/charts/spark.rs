@@ -1,6 +1,6 @@
 //! A spark line: waiting tasks against capacity, in a cell of a table.
 
-use maud::{Markup, Render, html};
+use maud::{Markup, PreEscaped, Render, html};
 
 use super::path::{area, line, ticks, units};
 use super::series::{Columns, Gather, Series};
@@ -58,12 +58,12 @@ impl Render for SparkLine<'_> {
         html! {
             svg class="sp" viewBox={ "0 0 " (WIDTH) " " (HEIGHT + 2) } preserveAspectRatio="none"
                 role="img" aria-label=(self.label(&waiting, &capacity)) {
-                path class="c-area" d=(area(steps(&capacity), HEIGHT)) {}
+                path class="c-area" d=(PreEscaped(area(steps(&capacity), HEIGHT))) {}
                 @if let Some(limit) = limit {
                     @let y = HEIGHT - units(axis.place(limit), HEIGHT);
                     path class=(if far { "far" } else { "lim" }) d={ "M0 " (y) "h" (WIDTH) } {}
                 }
-                path class="ln" d=(line(steps(&waiting))) {}
+                path class="ln" d=(PreEscaped(line(steps(&waiting)))) {}
                 @if !refused.is_empty() { path class="tick" d=(refused) {} }
             }
         }
