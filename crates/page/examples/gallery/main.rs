@@ -11,8 +11,8 @@ use page::charts::{PALETTE, SCRIPT, STYLE, hatches};
 /// As the program sends it.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'";
 const BASE: &str = include_str!("base.css");
-const START: &str = "import { follow } from './charts.js';\n\
-    document.documentElement.classList.add('js');\nfollow();\n";
+const START: &str = "import { followCursor } from './charts.js';\n\
+    document.documentElement.classList.add('js');\nfollowCursor();\n";
 
 fn main() -> std::io::Result<()> {
     let folder = std::env::args().nth(1).expect("the folder to write into");

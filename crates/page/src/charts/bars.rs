@@ -77,7 +77,7 @@ impl Render for TimeBars<'_> {
             has_times: true,
         };
         html! {
-            div class="chart" data-cursor=(columns.for_script()) {
+            div class="chart" data-cursor=(columns.for_script(self.range)) {
                 (legend(self.range, columns, &entries))
                 (plot.draw())
                 p class="dim" { "A bar: " (Unit::Duration.text(columns.width_ms as f64)) }

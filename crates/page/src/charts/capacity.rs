@@ -117,7 +117,7 @@ impl Render for CapacityChart<'_> {
             has_times: true,
         };
         html! {
-            div class="chart" data-cursor=(columns.for_script()) {
+            div class="chart" data-cursor=(columns.for_script(self.range)) {
                 (legend(self.range, columns, &entries))
                 @if is_apart { (self.strip(&gathered)) }
                 (self.marks())

@@ -48,8 +48,7 @@ impl Render for LifeLine<'_> {
     fn render(&self) -> Markup {
         let height = ROW * self.lives.len() as f64;
         html! {
-            div class="chart" data-cursor={ (self.range.from_ms()) " "
-                (self.range.to_ms() - self.range.from_ms()) " 1" } {
+            div class="chart" data-cursor=(self.for_script()) {
                 svg class="ch life" height=(Pixels(height + LABELS)) role="img"
                     aria-label=(self.label()) {
                     @for (at_ms, _) in self.range.ticks() {
@@ -77,6 +76,12 @@ impl Render for LifeLine<'_> {
 }
 
 impl LifeLine<'_> {
+    /// One column: the cursor stands at any moment.
+    fn for_script(&self) -> String {
+        let (from_ms, to_ms) = (self.range.from_ms(), self.range.to_ms());
+        format!("{from_ms} {} 1 {from_ms} {to_ms}", to_ms - from_ms)
+    }
+
     fn label(&self) -> String {
         let lives = self.lives.iter().map(|life| {
             let segments = life.segments.iter();

@@ -80,7 +80,7 @@ impl Render for LineChart<'_> {
             has_times: true,
         };
         html! {
-            div class="chart" data-cursor=(columns.for_script()) {
+            div class="chart" data-cursor=(columns.for_script(self.range)) {
                 (legend(self.range, columns, &entries))
                 (plot.draw())
                 (numbers(self.title, self.range, columns, &entries))

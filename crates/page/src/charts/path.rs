@@ -99,8 +99,8 @@ pub(super) fn ticks(places: impl Iterator<Item = i32>, from: i32, length: i32) -
     path
 }
 
-/// A command with its number. Thousands of paths stand on a page, and the formatting of the standard
-/// library would take most of their time.
+/// A command with its number. Thousands of paths stand on a page, and the standard library's
+/// formatting would take most of their time.
 fn push(path: &mut String, command: char, number: i32) {
     path.push(command);
     if number < 0 {

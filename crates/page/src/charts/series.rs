@@ -165,9 +165,17 @@ impl Columns {
         })
     }
 
-    /// For the script: the beginning of the first column, the width of each, and their number.
-    pub(super) fn for_script(self) -> String {
-        format!("{} {} {}", self.from_ms, self.width_ms, self.n)
+    /// For the script: the beginning of the first column, the width of each, their number, and the
+    /// range.
+    pub(super) fn for_script(self, range: TimeRange) -> String {
+        format!(
+            "{} {} {} {} {}",
+            self.from_ms,
+            self.width_ms,
+            self.n,
+            range.from_ms(),
+            range.to_ms()
+        )
     }
 
     /// Where the cursor of a chart stands: the middle of the column.
