@@ -15,6 +15,7 @@ pub static STYLE: Asset = Asset {
     name: "style",
     content_type: "text/css; charset=utf-8",
     text: concat!(
+        include_str!("assets/palette.css"),
         include_str!("assets/page.css"),
         include_str!("assets/charts.css")
     ),
@@ -24,7 +25,10 @@ pub static STYLE: Asset = Asset {
 pub static SCRIPT: Asset = Asset {
     name: "script",
     content_type: "text/javascript; charset=utf-8",
-    text: include_str!("assets/page.js"),
+    text: concat!(
+        include_str!("assets/page.js"),
+        include_str!("assets/charts.js")
+    ),
     stamp: LazyLock::new(|| stamp(SCRIPT.text)),
 };
 

@@ -2,8 +2,8 @@
 
 use maud::{DOCTYPE, Markup, html};
 
-use crate::assets;
 use crate::view::{Part, Person, View, Visit};
+use crate::{assets, charts};
 
 /// The complete document of a page.
 #[must_use]
@@ -59,6 +59,7 @@ impl Frame<'_> {
                 }
                 body data-live[self.is_live] {
                     a .skip href="#main" { "Skip to content" }
+                    (charts::hatches())
                     (self.head())
                     main #main { (content) }
                     (self.foot())

@@ -1,0 +1,69 @@
+// Moves one cursor over all charts of a page. Every chart can be read without it.
+const WIDTH = 2000;
+const HOUR = 3600000;
+const known = new WeakMap();
+
+/** The texts of a legend's entry for all columns. */
+function textsOf(element) {
+  const source = element.dataset.values;
+  if (known.get(element)?.source !== source) {
+    const texts = source.split('|').flatMap((run) => {
+      const [text, n] = run.split('*');
+      return Array(+(n ?? 1)).fill(text);
+    });
+    known.set(element, { source, texts });
+  }
+  return known.get(element).texts;
+}
+
+function rangeOf(chart) {
+  const [first, width, n, from, to] = chart.dataset.cursor.split(' ').map(Number);
+  return { first, width, n, from, to };
+}
+
+function textOf(at, { from, to }) {
+  return new Intl.DateTimeFormat('en-GB', {
+    timeZone: 'UTC', day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit',
+    second: to - from < HOUR ? '2-digit' : undefined,
+  }).format(at);
+}
+
+/** Moves the cursor of all charts below this element. Others hear of it by the event `cursor`. */
+export function moveCursor(at, root = document) {
+  for (const chart of root.querySelectorAll('[data-cursor]')) {
+    const { first, width, n, from, to } = rangeOf(chart);
+    const column = Math.max(0, Math.min(n - 1, Math.floor((at - first) / width)));
+    for (const value of chart.querySelectorAll('[data-values]')) {
+      value.textContent = textsOf(value)[column];
+    }
+    const when = chart.querySelector('[data-when]');
+    if (when) when.textContent = textOf(at, { from, to });
+    const middle = n === 1 ? at : first + Math.floor((column + 0.5) * width);
+    const place = Math.max(0, Math.min(1, (middle - from) / (to - from)));
+    for (const line of chart.querySelectorAll('path.cur')) {
+      line.setAttribute('d', `M${Math.round(place * WIDTH)} 0v500`);
+    }
+  }
+  for (const scrub of root.querySelectorAll('[data-scrub]')) {
+    scrub.value = at;
+    scrub.setAttribute('aria-valuetext', textOf(at, { from: +scrub.min, to: +scrub.max }));
+  }
+  root.dispatchEvent(new CustomEvent('cursor', { detail: { at } }));
+}
+
+/** Makes the charts below this element follow the field, the pointer and each other, also later ones. */
+export function followCursor(root = document) {
+  root.addEventListener('input', ({ target }) => {
+    if (target.matches('[data-scrub]')) moveCursor(+target.value, root);
+  });
+  const point = (event) => {
+    const plot = event.target.closest?.('[data-cursor] .ch[role=img]');
+    if (!plot || (event.pointerType !== 'mouse' && !event.buttons)) return;
+    const { from, to } = rangeOf(plot.closest('[data-cursor]'));
+    const box = plot.getBoundingClientRect();
+    const share = Math.max(0, Math.min(1, (event.clientX - box.left) / box.width));
+    moveCursor(Math.round(from + share * (to - from)), root);
+  };
+  root.addEventListener('pointermove', point);
+  root.addEventListener('pointerdown', point);
+}
