@@ -21,11 +21,12 @@ function rangeOf(chart) {
   return { first, width, n, from, to };
 }
 
+const times = [undefined, '2-digit'].map((second) => new Intl.DateTimeFormat('en-GB', {
+  timeZone: 'UTC', day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit', second,
+}));
+
 function textOf(at, { from, to }) {
-  return new Intl.DateTimeFormat('en-GB', {
-    timeZone: 'UTC', day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit',
-    second: to - from < HOUR ? '2-digit' : undefined,
-  }).format(at);
+  return times[+(to - from < HOUR)].format(at);
 }
 
 /** Moves the cursor of all charts below this element. Others hear of it by the event `cursor`. */
