@@ -23,7 +23,7 @@ mod tone;
 mod unit;
 mod value_axis;
 
-pub use bars::{Part, ShareBar, TimeBars};
+pub use bars::{BarPart, ShareBar, TimeBars};
 pub use canary::{CanaryChart, FailureRate, Start};
 pub use capacity::{CapacityChart, Mark, MarkKind, WorkerStates};
 pub use gauge::Gauge;
