@@ -1,6 +1,6 @@
-//! Charts as SVG from plain data.
+//! Charts from plain data.
 //!
-//! Each chart is a struct that renders itself into maud's markup, without scripts and inline
+//! Each chart is a struct that renders itself into SVG and HTML, without scripts and inline
 //! styles. Shapes stretch with the width of
 //! the page; texts and hatches do not. All charts of a page share one [`TimeRange`].
 
@@ -23,7 +23,7 @@ mod tone;
 mod unit;
 mod value_axis;
 
-pub use bars::{Part, ShareBar, TimeBars};
+pub use bars::{BarPart, ShareBar, TimeBars};
 pub use canary::{CanaryChart, FailureRate, Start};
 pub use capacity::{CapacityChart, Mark, MarkKind, WorkerStates};
 pub use gauge::Gauge;

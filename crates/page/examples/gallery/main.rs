@@ -11,8 +11,7 @@ use page::charts::{PALETTE, SCRIPT, STYLE, hatches};
 /// As the program sends it.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'";
 const BASE: &str = include_str!("base.css");
-const START: &str = "import { followCursor } from './charts.js';\n\
-    document.documentElement.classList.add('js');\nfollowCursor();\n";
+const START: &str = "import './charts.js';\ndocument.documentElement.classList.add('js');\n";
 
 fn main() -> std::io::Result<()> {
     let folder = std::env::args().nth(1).expect("the folder to write into");

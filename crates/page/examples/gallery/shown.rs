@@ -2,8 +2,8 @@
 
 use maud::{Markup, html};
 use page::charts::{
-    Bin, Board, BoardCell, BoardRow, CanaryChart, CapacityChart, FailureRate, Gather, Gauge,
-    HeatMap, HeatRow, Histogram, Life, LifeLine, Line, LineChart, Mark, MarkKind, Part, Row,
+    BarPart, Bin, Board, BoardCell, BoardRow, CanaryChart, CapacityChart, FailureRate, Gather,
+    Gauge, HeatMap, HeatRow, Histogram, Life, LifeLine, Line, LineChart, Mark, MarkKind, Row,
     RowChart, RowShape, Scrubber, Segment, Series, ShareBar, SparkLine, SparkScale, Start,
     TimeBars, TimeRange, Tone, Unit, WorkerStates,
 };
@@ -196,9 +196,9 @@ fn cost() -> Markup {
 }
 
 fn time_bars(title: &str, unit: Unit, gather: Gather, parts: &[(&str, Tone, Series)]) -> Markup {
-    let parts: Vec<Part<'_>> = parts
+    let parts: Vec<BarPart<'_>> = parts
         .iter()
-        .map(|(name, tone, series)| Part {
+        .map(|(name, tone, series)| BarPart {
             name,
             tone: *tone,
             series,
@@ -495,7 +495,7 @@ fn ninety_days() -> Markup {
     let range = TimeRange::new(START_MS - 90 * DAY_MS, START_MS);
     let values = (0..90).map(|day| 400.0 + 300.0 * noise(70, day));
     let useful = Series::new(START_MS - 90 * DAY_MS, DAY_MS, values);
-    let parts = [Part {
+    let parts = [BarPart {
         name: "useful",
         tone: Tone::Busy,
         series: &useful,

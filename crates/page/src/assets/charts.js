@@ -21,16 +21,17 @@ function rangeOf(chart) {
   return { first, width, n, from, to };
 }
 
+const times = [undefined, '2-digit'].map((second) => new Intl.DateTimeFormat('en-GB', {
+  timeZone: 'UTC', day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit', second,
+}));
+
 function textOf(at, { from, to }) {
-  return new Intl.DateTimeFormat('en-GB', {
-    timeZone: 'UTC', day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit',
-    second: to - from < HOUR ? '2-digit' : undefined,
-  }).format(at);
+  return times[+(to - from < HOUR)].format(at);
 }
 
-/** Moves the cursor of all charts below this element. Others hear of it by the event `cursor`. */
-export function moveCursor(at, root = document) {
-  for (const chart of root.querySelectorAll('[data-cursor]')) {
+/** Moves the cursor of all charts. Other scripts hear of it by the event `cursor`. */
+export function moveCursor(at) {
+  for (const chart of document.querySelectorAll('[data-cursor]')) {
     const { first, width, n, from, to } = rangeOf(chart);
     const column = Math.max(0, Math.min(n - 1, Math.floor((at - first) / width)));
     for (const value of chart.querySelectorAll('[data-values]')) {
@@ -44,26 +45,32 @@ export function moveCursor(at, root = document) {
       line.setAttribute('d', `M${Math.round(place * WIDTH)} 0v500`);
     }
   }
-  for (const scrub of root.querySelectorAll('[data-scrub]')) {
+  for (const scrub of document.querySelectorAll('[data-scrub]')) {
     scrub.value = at;
     scrub.setAttribute('aria-valuetext', textOf(at, { from: +scrub.min, to: +scrub.max }));
   }
-  root.dispatchEvent(new CustomEvent('cursor', { detail: { at } }));
+  dispatchEvent(new CustomEvent('cursor', { detail: { at } }));
 }
 
-/** Makes the charts below this element follow the field, the pointer and each other, also later ones. */
-export function followCursor(root = document) {
-  root.addEventListener('input', ({ target }) => {
-    if (target.matches('[data-scrub]')) moveCursor(+target.value, root);
-  });
-  const point = (event) => {
-    const plot = event.target.closest?.('[data-cursor] .ch[role=img]');
-    if (!plot || (event.pointerType !== 'mouse' && !event.buttons)) return;
-    const { from, to } = rangeOf(plot.closest('[data-cursor]'));
-    const box = plot.getBoundingClientRect();
-    const share = Math.max(0, Math.min(1, (event.clientX - box.left) / box.width));
-    moveCursor(Math.round(from + share * (to - from)), root);
-  };
-  root.addEventListener('pointermove', point);
-  root.addEventListener('pointerdown', point);
+/* The field, the pointer and the keys move it. It stays there when parts of the page change. */
+let chosen = null;
+function choose(at) {
+  chosen = at;
+  moveCursor(at);
 }
+function point(event) {
+  const plot = event.target.closest?.('[data-cursor] .ch[role=img]');
+  if (!plot || (event.pointerType !== 'mouse' && !event.buttons)) return;
+  const { from, to } = rangeOf(plot.closest('[data-cursor]'));
+  const box = plot.getBoundingClientRect();
+  const share = Math.max(0, Math.min(1, (event.clientX - box.left) / box.width));
+  choose(Math.round(from + share * (to - from)));
+}
+addEventListener('input', ({ target }) => {
+  if (target.matches('[data-scrub]')) choose(+target.value);
+});
+addEventListener('pointermove', point);
+addEventListener('pointerdown', point);
+addEventListener('changed', () => {
+  if (chosen !== null) moveCursor(chosen);
+});

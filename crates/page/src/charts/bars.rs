@@ -19,7 +19,7 @@ const TALL: f64 = 180.0;
 const BAR: f64 = 0.8;
 
 /// A part of all bars.
-pub struct Part<'a> {
+pub struct BarPart<'a> {
     pub name: &'a str,
     pub tone: Tone,
     pub series: &'a Series,
@@ -32,11 +32,11 @@ pub struct TimeBars<'a> {
     pub unit: Unit,
     pub gather: Gather,
     /// From the bottom up.
-    pub parts: &'a [Part<'a>],
+    pub parts: &'a [BarPart<'a>],
 }
 
 /// A part with its values by column.
-type Gathered<'a> = (&'a Part<'a>, Vec<Option<f64>>);
+type Gathered<'a> = (&'a BarPart<'a>, Vec<Option<f64>>);
 
 impl Render for TimeBars<'_> {
     fn render(&self) -> Markup {

@@ -143,7 +143,9 @@ impl CanaryChart<'_> {
             }
             circle class="dot" cx=(x(end)) cy=(y(self.last_evidence())) r="3.5" {}
             svg x=(x(end)) y=(y(self.last_evidence())) {
-                text class=(if end == 0 { "lb sa" } else { "lb ea" }) y="-9" { (self.count()) }
+                // The line comes from the other side.
+                text class=(if end == 0 { "lb sa" } else { "lb ea" })
+                    y=(if self.last_evidence() < 0.0 { "17" } else { "-9" }) { (self.count()) }
             }
         }
     }

@@ -4,8 +4,8 @@ use maud::Render;
 
 use super::{MINUTE_MS, MORNING_MS, minutes, range};
 use crate::charts::{
-    Bin, Board, BoardCell, BoardRow, CanaryChart, CapacityChart, FailureRate, Gather, Gauge,
-    HeatMap, HeatRow, Histogram, Life, LifeLine, Line, LineChart, Mark, MarkKind, Part, Row,
+    BarPart, Bin, Board, BoardCell, BoardRow, CanaryChart, CapacityChart, FailureRate, Gather,
+    Gauge, HeatMap, HeatRow, Histogram, Life, LifeLine, Line, LineChart, Mark, MarkKind, Row,
     RowChart, RowShape, Scrubber, Segment, Series, ShareBar, SparkLine, SparkScale, Start,
     TimeBars, TimeRange, Tone, Unit, WorkerStates,
 };
@@ -33,7 +33,7 @@ fn charts_over_time(range: TimeRange, series: &Series) -> Vec<(&'static str, Str
         text: ATTACK,
         href: ATTACK,
     };
-    let part = Part {
+    let part = BarPart {
         name: ATTACK,
         tone: Tone::Busy,
         series,
@@ -450,12 +450,12 @@ fn bars_are_as_high_as_their_sums() {
         unit: Unit::Money,
         gather: Gather::Sum,
         parts: &[
-            Part {
+            BarPart {
                 name: "useful",
                 tone: Tone::Busy,
                 series: &one,
             },
-            Part {
+            BarPart {
                 name: "failed",
                 tone: Tone::Failed,
                 series: &other,
