@@ -100,7 +100,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     (
         "it reads all of a partial index, which has few rows: launches without an outcome, events \
-         without a position, notices that are not sent, tasks that wait for other tasks, quarantined workers",
+         without a position, notices that are not sent, tasks that wait for other tasks, workers in \
+         quarantine",
         &[
             "budget_machines_to_come",
             "event_last_waiting",
