@@ -35,6 +35,7 @@ pub mod recording;
 pub mod relay;
 pub mod run_outcome;
 pub mod series;
+pub mod session;
 pub mod status;
 pub mod supply;
 pub mod task;

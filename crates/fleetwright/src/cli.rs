@@ -22,8 +22,9 @@ use crate::commands::relay::RelayCommand;
 use crate::commands::run_worker::WorkerCommand;
 use crate::commands::{
     audit, budget, builder, client, completions, config, cost, doctor, documentation, error, event,
-    explain, health, image, keys, launch_config, migrate, overrides, pool, provider, queue, relay,
-    role, rules, run_worker, scope, series, serve, status, task, tree, up, version, wait, worker,
+    explain, health, image, keys, launch_config, migrate, open, overrides, pool, provider, queue,
+    relay, role, rules, run_worker, scope, series, serve, status, task, tree, up, version, wait,
+    worker,
 };
 use crate::failure::{EXIT_CODES, Exit, Failure};
 use crate::session::Session;
@@ -159,6 +160,11 @@ enum Command {
     /// Show events
     #[command(subcommand)]
     Event(event::Verb),
+    /// Open the pages of the server in a browser, signed in
+    ///
+    /// Makes a link that signs one browser in, once, with your credentials. Without a desktop, it
+    /// only prints the link.
+    Open(open::Arguments),
     /// List providers and their places
     #[command(subcommand)]
     Provider(provider::Verb),
@@ -297,9 +303,7 @@ impl Cli {
             Command::Serve(arguments) => serving(serve::command(arguments)),
             Command::Builder(arguments) => serving(builder::command(arguments)),
             Command::Migrate(arguments) => serving(migrate::run(arguments, common.json)),
-            Command::Doctor(arguments) => {
-                serving(doctor::run(arguments, common.root_url, common.json))
-            }
+            Command::Doctor(args) => serving(doctor::run(args, common.root_url, common.json)),
             Command::Config(verb) => {
                 config::run(verb);
                 Ok(())
@@ -345,6 +349,7 @@ impl Cli {
             Command::Tree(verb) => serving(tree::run(verb, common.json)),
             Command::Event(verb) => common.ask(verb, event::run),
             Command::Report(report) => report.run(common),
+            Command::Open(arguments) => common.ask(arguments, open::run),
             Command::Error(verb) => common.ask(verb, error::run),
             Command::Provider(verb) => common.ask(verb, provider::run),
             Command::Client(verb) => common.ask(verb, client::run),
