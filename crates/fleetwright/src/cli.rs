@@ -21,9 +21,9 @@ use crate::commands::left_out;
 use crate::commands::relay::RelayCommand;
 use crate::commands::run_worker::WorkerCommand;
 use crate::commands::{
-    audit, budget, builder, client, completions, config, cost, doctor, documentation, error, event,
-    explain, health, image, keys, launch_config, migrate, overrides, pool, provider, queue, relay,
-    role, rules, run_worker, scope, serve, task, tree, up, version, wait, worker,
+    audit, budget, builder, client, completions, config, cost, demo, doctor, documentation, error,
+    event, explain, health, image, keys, launch_config, migrate, overrides, pool, provider, queue,
+    relay, role, rules, run_worker, scope, serve, task, tree, up, version, wait, worker,
 };
 use crate::failure::{EXIT_CODES, Exit, Failure};
 use crate::session::Session;
@@ -74,6 +74,12 @@ enum Command {
     /// The first start creates the data folder, a key and the owner's credentials. Later starts
     /// reuse them.
     Up(up::Arguments),
+    /// Run a server with a made-up fleet that works, to look at
+    ///
+    /// Three fake clouds with a week of history, and pools that are busy, waiting, out of quota, or
+    /// ill. Workers take tasks, machines fail. It needs no account and no network, and is ready in
+    /// seconds. See docs/demo.md.
+    Demo(demo::Arguments),
     /// Run a server from a configuration file
     Serve(serve::Arguments),
     /// Build and upload images on this machine, for servers that share a tree in ZooKeeper
@@ -279,12 +285,11 @@ impl Cli {
         output::set_wide(common.wide);
         match self.command {
             Command::Up(arguments) => serving(up::run(arguments, common.root_url)),
+            Command::Demo(arguments) => serving(demo::run(arguments)),
             Command::Serve(arguments) => serving(serve::command(arguments)),
             Command::Builder(arguments) => serving(builder::command(arguments)),
             Command::Migrate(arguments) => serving(migrate::run(arguments, common.json)),
-            Command::Doctor(arguments) => {
-                serving(doctor::run(arguments, common.root_url, common.json))
-            }
+            Command::Doctor(args) => serving(doctor::run(args, common.root_url, common.json)),
             Command::Config(verb) => {
                 config::run(verb);
                 Ok(())
