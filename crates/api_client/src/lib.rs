@@ -15,3 +15,4 @@ pub use client::{
 };
 pub use credentials::{Credentials, Stamp, authorization};
 pub use error::{CallError, Refusal, message_of, root_cause, with_causes};
+pub use reqwest::Method;

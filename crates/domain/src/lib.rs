@@ -34,6 +34,7 @@ pub mod queue_worker;
 pub mod recording;
 pub mod relay;
 pub mod run_outcome;
+pub mod session;
 pub mod supply;
 pub mod task;
 pub mod task_wait;

@@ -22,8 +22,8 @@ use crate::commands::relay::RelayCommand;
 use crate::commands::run_worker::WorkerCommand;
 use crate::commands::{
     audit, budget, builder, client, completions, config, cost, demo, doctor, documentation, error,
-    event, explain, health, image, keys, launch_config, migrate, overrides, pool, provider, queue,
-    relay, role, rules, run_worker, scope, serve, task, tree, up, version, wait, worker,
+    event, explain, health, image, keys, launch_config, migrate, open, overrides, pool, provider,
+    queue, relay, role, rules, run_worker, scope, serve, task, tree, up, version, wait, worker,
 };
 use crate::failure::{EXIT_CODES, Exit, Failure};
 use crate::session::Session;
@@ -150,6 +150,11 @@ enum Command {
     /// Show events
     #[command(subcommand)]
     Event(event::Verb),
+    /// Open the pages of the server in a browser, signed in
+    ///
+    /// Makes a link that signs one browser in, once, with your credentials. Without a desktop, it
+    /// only prints the link.
+    Open(open::Arguments),
     /// List providers and their places
     #[command(subcommand)]
     Provider(provider::Verb),
@@ -337,6 +342,7 @@ impl Cli {
             Command::Wait(arguments) => common.ask(arguments, wait::run),
             Command::Health(arguments) => common.ask(arguments, health::run),
             Command::Cost(arguments) => common.ask(arguments, cost::run),
+            Command::Open(arguments) => common.ask(arguments, open::run),
             Command::Error(verb) => common.ask(verb, error::run),
             Command::Provider(verb) => common.ask(verb, provider::run),
             Command::Client(verb) => common.ask(verb, client::run),

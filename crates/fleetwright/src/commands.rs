@@ -24,6 +24,7 @@ pub(crate) mod launch_config;
 pub(crate) mod left_out;
 pub(crate) mod migrate;
 mod name;
+pub(crate) mod open;
 pub(crate) mod overrides;
 pub(crate) mod pool;
 pub(crate) mod provider;

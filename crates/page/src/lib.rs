@@ -1,13 +1,51 @@
 //! The pages for people: HTML, charts, styles and the script.
+//!
+//! A picture asks the API, as the person who looks, and makes HTML of the replies. It knows nothing
+//! of the server but the API, and it keeps nothing.
 
-/// A document of the site, with this title.
+mod actions;
+mod api;
+pub mod assets;
+mod frame;
+mod json;
+mod links;
+mod parts;
+mod pictures;
+mod sign_in;
+mod view;
+mod words;
+
+pub use actions::{Done, act};
+pub use api::{Api, Refusal};
+pub use frame::document;
+pub use pictures::show;
+pub use sign_in::{away, confirm_link, sign_in};
+pub use view::{Listens, Person, Problem, Section, View, Visit};
+
+use maud::html;
+
+/// A page that says why there is no other one.
 #[must_use]
-pub fn document(title: &str, body: &maud::Markup) -> maud::Markup {
-    maud::html! {
-        (maud::DOCTYPE)
-        html lang="en" {
-            head { title { (title) } }
-            body { (body) }
-        }
+pub fn problem(person: Option<&Person>, problem: &Problem) -> String {
+    match problem {
+        Problem::NotFound => refused(
+            person,
+            "There is nothing at this address. It may have been deleted, or you may not see it.",
+        ),
+        Problem::Wrong(text) => refused(person, text),
+        Problem::Refused(refusal) => refused(person, &refusal.message),
     }
+}
+
+/// A page that says why something was not done.
+#[must_use]
+pub fn refused(person: Option<&Person>, text: &str) -> String {
+    let content = html! {
+        h1 { "Not possible" }
+        @for line in parts::first_lines(text) {
+            p .err role="alert" { (line) }
+        }
+        p { a href="/" { "To the pools" } }
+    };
+    frame::plain("Not possible", person, &content)
 }

@@ -32,6 +32,7 @@ pub mod response;
 pub mod route;
 mod store_error;
 mod unserved;
+mod web;
 pub mod worker_manager;
 mod write_timeout;
 

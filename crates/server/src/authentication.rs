@@ -1,6 +1,7 @@
 //! Authenticates requests by our own clients, or by an outside auth service.
 
 mod embedded;
+mod held;
 mod remote;
 
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use domain::time::Timestamp;
 use store::StoreError;
 
 pub use embedded::EmbeddedAuthenticator;
+pub use held::{holder, sign};
 pub use remote::RemoteAuthenticator;
 
 /// Why a request was not authenticated, or its scopes not expanded.

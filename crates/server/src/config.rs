@@ -13,6 +13,7 @@ mod keys;
 mod limits;
 mod notify;
 mod outside_queue;
+mod page;
 mod planning;
 mod queue;
 mod roles;
@@ -42,6 +43,7 @@ pub use keys::{Keys, builder_key_file};
 pub use limits::{Limits, MAX_HEAD_BYTES};
 pub use notify::{Email, Hook, MailServer, MailTls, Notify, Webhook};
 pub use outside_queue::OutsideQueue;
+pub use page::Page;
 pub use planning::Planning;
 pub use queue::Queue;
 pub use roles::{Role, Roles};
@@ -81,6 +83,7 @@ pub struct Config {
     pub queue: Queue,
     pub tree: Tree,
     pub images: Images,
+    pub page: Page,
     pub log: Log,
     /// The file of this configuration, if it has secrets.
     #[serde(skip)]
@@ -186,6 +189,7 @@ impl Default for Config {
             queue: Queue::default(),
             tree: Tree::default(),
             images: Images::default(),
+            page: Page::default(),
             log: Log::default(),
             file_with_secrets: None,
         }

@@ -43,6 +43,21 @@ CREATE TABLE revisions (
 
 INSERT INTO revisions (name, value) VALUES ('access', 1);
 
+-- Browsers that are signed in, and links that sign a browser in once.
+CREATE TABLE sessions (
+    session_id {key} NOT NULL PRIMARY KEY,
+    kind TEXT NOT NULL,
+    client_id {key} NOT NULL,
+    sealed_credentials TEXT NOT NULL,
+    browser TEXT NOT NULL,
+    created BIGINT NOT NULL,
+    last_used BIGINT NOT NULL,
+    expires BIGINT NOT NULL
+);
+
+CREATE INDEX sessions_of_client ON sessions (client_id, kind, last_used);
+CREATE INDEX sessions_ending ON sessions (expires);
+
 -- Pools, the ways to start their workers, the workers, and what went wrong.
 
 CREATE TABLE worker_pools (

@@ -1,5 +1,6 @@
-//! Clients and roles: who may do what.
+//! Clients, roles and sessions: who may do what.
 
 pub mod clients;
 pub mod revisions;
 pub mod roles;
+pub mod sessions;

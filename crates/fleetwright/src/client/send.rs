@@ -83,6 +83,10 @@ impl Client {
         self.api.root_url()
     }
 
+    pub(crate) fn credentials(&self) -> Option<&Credentials> {
+        self.credentials.as_ref()
+    }
+
     /// The client id that signs calls; `None` for anonymous calls.
     pub(crate) fn client_id(&self) -> Option<&str> {
         let credentials = self.credentials.as_ref();

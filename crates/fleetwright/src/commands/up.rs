@@ -15,6 +15,7 @@ use server::config::{Config, ProviderTable, StaticClient};
 
 use super::first_pool::{self, FIRST_POOL};
 use super::first_role::{self, ANONYMOUS};
+use super::open;
 use super::remaining_workers;
 use super::serve::{self, stop_signal, url_of};
 use crate::client::{Client, Settings};
@@ -103,16 +104,17 @@ pub(crate) async fn run(arguments: Arguments, root_url: Option<String>) -> Resul
             role: is_new && is_private,
             is_private,
         };
-        let text = welcome(&root_url, &data, first.role);
+        let has_role = first.role;
         tokio::spawn(async move {
             let done = match owner {
-                Ok(owner) => first.run(&owner).await,
+                Ok(owner) => begin(first, &owner).await,
                 Err(failure) => Err(failure),
             };
-            if let Err(failure) = done {
+            let link = done.unwrap_or_else(|failure| {
                 output::failure(&failure);
-            }
-            output::out(&text);
+                root_url.clone()
+            });
+            output::out(&welcome(&root_url, &link, &data, has_role));
         });
     };
     let stop_signal = stop_signal()?;
@@ -182,6 +184,13 @@ impl FirstStart {
         }
         Ok(())
     }
+}
+
+/// The steps of a start, and the link to the pages.
+async fn begin(first: FirstStart, owner: &Client) -> Result<String, Failure> {
+    first.run(owner).await?;
+    let link = open::create(owner).await?;
+    Ok(link["url"].as_str().unwrap_or_default().to_owned())
 }
 
 /// Whether only this machine can reach the server: by its address, its root URL and no proxy.
@@ -347,7 +356,7 @@ pub(super) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-fn welcome(root_url: &str, data: &DataFolder, has_role: bool) -> String {
+fn welcome(root_url: &str, link: &str, data: &DataFolder, has_role: bool) -> String {
     let program = program_name();
     let anonymous = if has_role {
         format!(
@@ -363,6 +372,8 @@ fn welcome(root_url: &str, data: &DataFolder, has_role: bool) -> String {
         "\
 fleetwright is ready at {root_url}
 
+  pages        {link}
+               (signs one browser in, once; `{program} open` makes another link)
   data folder  {}
   credentials  {} (client {OWNER}, all scopes){anonymous}
 

@@ -8,6 +8,7 @@ mod explain_shadow;
 mod explain_task;
 mod images;
 mod recording;
+mod sign_in_links;
 mod waits;
 
 pub(super) use images::ENDPOINTS as IMAGES;
@@ -15,9 +16,12 @@ pub(super) use images::ENDPOINTS as IMAGES;
 use contract::patterns::{DIGITS, GENERIC_ID, SLUGID, WORKER_POOL_ID};
 
 use super::endpoint::Verb::Get;
-use super::endpoint::{Endpoint, LIMIT, NewEndpoint, Query, Service, TOKEN, Verb, YES_NO, query};
+use super::endpoint::{
+    Endpoint, LIMIT, NewEndpoint, Payload, Query, Service, TOKEN, Verb, YES_NO, query,
+};
 
 const EVENTS: &str = "Events";
+const SIGN_IN: &str = "Sign-in";
 const REASONS: &str = "Reasons";
 const HISTORY: &str = "History";
 const COSTS: &str = "Costs";
@@ -71,6 +75,17 @@ pub const ENDPOINTS: &[Endpoint] = &[
              anyway and that match the query. `exchange` is a list, separated by commas. A \
              listener resumes with `Last-Event-ID` or `after`, begins in the past with `since`, \
              and with `follow=false` ends after the last stored event.",
+        ),
+    on("createSignInLink", Verb::Post, "/sign-in-links")
+        .runs(|call| Box::pin(sign_in_links::create(call)))
+        .input("sign-in-link-request.json")
+        .output("sign-in-link-response.json")
+        .payload(Payload::Omitted)
+        .about(SIGN_IN, "Make a sign-in link")
+        .describe(
+            "Makes a link that signs a browser in as the client of these credentials. It works \
+             once, within ten minutes. The credentials are the proof, so the request needs no \
+             signature.",
         ),
     on("explainPool", Get, "/explain/pool/<workerPoolId>")
         .runs(|call| Box::pin(explain::pool(call)))

@@ -29,8 +29,9 @@ use super::head_timer::{Arrivals, HeadTimer};
 use super::read_body::RequestBody;
 use super::request::{self, text_header};
 use super::request_head::{RequestHead, RequestTags, Sender};
-use super::response::{Private, Response, with_status};
+use super::response::{Private, Response, not_found, with_status};
 use super::route::Router;
+use super::web::{self, Web};
 use super::write_timeout::WriteTimeout;
 use super::{endpoint::Service, pages};
 use crate::app::App;
@@ -87,7 +88,7 @@ pub struct Server {
 /// The content of one address.
 enum Site {
     /// The API, and all pages that no other address has.
-    Api(Router, Documents),
+    Api(Arc<Web>, Documents),
     Metrics,
     PublicArtifacts(Router),
 }
@@ -99,7 +100,8 @@ impl Server {
             .filter(|service| app.config.roles.include(Role::Api) && is_ours(&app, *service))
             .collect();
         let connections = Connections::new(&app.config.server);
-        let site = Site::Api(Router::new(&services), Documents::default());
+        let web = Web::new(Arc::clone(&app), Arc::new(Router::new(&services)));
+        let site = Site::Api(web, Documents::default());
         Self::of(app, site, connections)
     }
 
@@ -354,10 +356,14 @@ impl Site {
         match self {
             Self::Metrics => pages::answer_metrics(app, &head),
             Self::PublicArtifacts(router) => artifact_origin::answer(app, router, head, body).await,
-            Self::Api(router, _) if head.uri.path().starts_with("/api/") => {
-                request::answer(app, router, head, body).await
+            Self::Api(web, _) if head.uri.path().starts_with("/api/") => {
+                request::answer(app, &web.router, head, body).await
             }
-            Self::Api(_, documents) => pages::answer(app, documents, &head).await,
+            Self::Api(web, documents) => match pages::answer(app, documents, &head).await {
+                Some(document) => document,
+                None if web::is_wanted(&head) => web::answer(web, head, body).await,
+                None => not_found(),
+            },
         }
     }
 }

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::documents::Documents;
 use super::request_head::RequestHead;
 use super::response::{Private, Response, json_response, not_found, with_status};
+use super::web;
 use super::worker_manager::monitoring::version_document;
 use crate::app::App;
 use crate::hosts::split_host;
@@ -26,24 +27,25 @@ const FORWARDED: [&str; 6] = [
 ];
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-pub async fn answer(app: &Arc<App>, documents: &Documents, head: &RequestHead) -> Response {
+/// `None`: there is no such document, but perhaps a page for people.
+pub async fn answer(app: &Arc<App>, documents: &Documents, head: &RequestHead) -> Option<Response> {
     if head.method != Method::GET && head.method != Method::HEAD {
-        return not_found();
+        return None;
     }
     let path = head.uri.path();
     if let Some(document) = documents.get(app, path) {
-        return json_response(StatusCode::OK, document);
+        return Some(json_response(StatusCode::OK, document));
     }
-    match path {
-        "/" => small(&welcome(&app.engine.root_url)),
+    Some(match path {
+        "/" if !web::is_wanted(head) => small(&welcome(&app.engine.root_url)),
         "/live" => text(StatusCode::OK, "alive\n"),
         "/ready" => ready(app).await,
         "/metrics" => metrics(app, head),
         "/__version__" => small(&version_document()),
         "/__heartbeat__" | "/__lbheartbeat__" => small(&json!({})),
         "/robots.txt" => text(StatusCode::OK, "User-Agent: *\nDisallow: /\n"),
-        _ => not_found(),
-    }
+        _ => return None,
+    })
 }
 
 fn small(document: &Value) -> Response {

@@ -65,7 +65,7 @@ fn check(
 }
 
 /// `+` is a space in a query.
-fn form_decoded(text: &str) -> Option<String> {
+pub(super) fn form_decoded(text: &str) -> Option<String> {
     let text = text.replace('+', " ");
     percent_encoding::percent_decode_str(&text)
         .decode_utf8()

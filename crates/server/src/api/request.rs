@@ -5,6 +5,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use access::scope::{Params, ScopeSet};
 use api_client::with_causes;
 use bytes::Bytes;
 use contract::patterns;
@@ -254,6 +255,29 @@ async fn check_and_handle(
     (endpoint.handler)(call).await
 }
 
+/// Whether a call with this address may be made with these scopes. Scopes that the body decides
+/// count as held: the call itself decides.
+pub(super) fn permits(router: &Router, scopes: &ScopeSet, method: &Method, path: &str) -> bool {
+    let found = Verb::of(method)
+        .zip(service_of(path))
+        .and_then(|(verb, (service, path))| router.find(service, verb, path).ok().flatten());
+    let Some(found) = found else {
+        return false;
+    };
+    let Some(template) = found.endpoint.scopes else {
+        return true;
+    };
+    if !found.endpoint.authorized_by_url() {
+        return true;
+    }
+    let parameters = found.parameters.iter();
+    let parameters = parameters.fold(Params::new(), |parameters, (name, value)| {
+        parameters.text(*name, value.as_str())
+    });
+    let needed = template.fill(&parameters);
+    needed.is_ok_and(|needed| needed.satisfied_by(scopes))
+}
+
 /// Parses `/api/<service>/v1/<path>`.
 fn service_of(path: &str) -> Option<(Service, &str)> {
     let rest = path.strip_prefix("/api/")?;
@@ -274,7 +298,7 @@ fn content_type(headers: &HeaderMap) -> String {
 }
 
 /// The host that the client addressed. Only trusted proxies know better than the client.
-fn addressed(app: &App, head: &RequestHead) -> Host {
+pub(super) fn addressed(app: &App, head: &RequestHead) -> Host {
     let text = |name: &str| text_header(&head.headers, name);
     let is_proxied = app.config.server.trusted_proxies > 0;
     let forwarded = |name| text(name).filter(|_| is_proxied).map(str::trim);

@@ -1,8 +1,10 @@
-//! Deletes old versions, old costs, steps of budgets, silent relays, and what is left of deleted
-//! pools.
+//! Deletes old versions, old costs, steps of budgets, silent relays, ended sessions, and what is left of
+//! deleted pools.
 
 use domain::time::{DAY_MS, Timestamp};
-use store::{budgets, configuration_versions, cost_accounts, image_versions, relays, turns};
+use store::{
+    budgets, configuration_versions, cost_accounts, image_versions, relays, sessions, turns,
+};
 
 use super::deletions::{DeletionTally, Deletions};
 use crate::app::App;
@@ -41,6 +43,8 @@ pub(super) async fn forget_replaced(
     let steps = days_ago(STEPS_KEPT_DAYS);
     let steps = delete("budget_step_expire", steps, budgets::delete_steps_before);
     tally.add("replaced", steps.await);
+    let ended = delete("session_expire", now, sessions::delete_ended);
+    tally.add("sessions", ended.await);
     let silent = days_ago(SILENT_RELAYS_KEPT_DAYS);
     let silent = delete("relay_expire", silent, relays::delete_silent);
     tally.add("relays", silent.await);

@@ -103,6 +103,7 @@ mod outside_auth;
 mod outside_queue;
 mod overrides;
 mod overrides_written;
+mod pages_for_people;
 mod paging;
 mod pools_judged_outside;
 mod pools_of_several;

@@ -53,6 +53,7 @@ const UNUSED: &[&str] = &[
     "recorded_gaps",
     "relays",
     "roles",
+    "sessions",
     "sqlite_sequence",
     "task_releases",
     "tree_nodes",

@@ -16,6 +16,7 @@ use domain::launch_failures::FailureCause;
 use domain::market::OfferingId;
 use domain::pool_resources::ResourcesState;
 use domain::queue_worker::{QuarantineEntry, TaskRun};
+use domain::session::SessionKind;
 use domain::task::{EndReason, Priority, Run, RunDocument, TaskDocument, TaskState};
 use domain::time::Timestamp;
 use domain::waits::WaitCause;
@@ -145,6 +146,7 @@ text_cells!(
     RelayId,
     RoleId,
     SchedulerId,
+    SessionKind,
     TaskGroupId,
     TaskId,
     TaskState,

@@ -20,6 +20,12 @@ INSERT INTO pool_resources (worker_pool_id, provider_id, state, data, problem, f
 SELECT 'year/pool-' || i, 'cloud', 'ready', '{"group":"year"}', '', 0, 0, 1
 FROM numbers WHERE i < #n(400);
 
+INSERT INTO sessions (session_id, kind, client_id, sealed_credentials, browser, created, last_used,
+    expires)
+SELECT 'session-' || i, 'browser', 'year/client-' || i, 'sealed', 'browser',
+    #now() - 86400000, #now() - 1000, #now() + 86400000
+FROM numbers WHERE i < #n(400);
+
 INSERT INTO relays (relay_id, first_seen, last_seen, interval_seconds, announcement)
 SELECT 'relay-' || i, #now() - 31536000000, #now() - 1000, 30, '{"hosts":[]}'
 FROM numbers WHERE i < 20;

@@ -18,7 +18,7 @@ const MAY_USE: [(&str, &[&str]); 25] = [
     ("permissions", &[]),
     ("processes", &[]),
     ("documentation", &[]),
-    ("page", &[]),
+    ("page", &["api_client", "domain"]),
     ("tls", &["api_client"]),
     ("domain", &["access", "contract", "rules"]),
     ("rule_import", &["rules", "files", "domain"]),

@@ -1,0 +1,149 @@
+//! Actions on launch configs, workers, overrides and budgets.
+
+use api_client::{Call, Method, QUEUE, WORKER_MANAGER};
+use domain::time::{DAY_MS, HOUR_MS, MINUTE_MS, Timestamp};
+use serde_json::json;
+
+use super::{Fields, send, unknown, wrong};
+use crate::api::Refusal;
+use crate::view::Visit;
+
+/// Workers that one form changes.
+const MAX_WORKERS: usize = 500;
+
+pub(super) async fn act(
+    visit: &Visit<'_>,
+    action: &str,
+    fields: &Fields<'_>,
+) -> Result<(), Refusal> {
+    let pool = fields.text("pool");
+    let launch_config = fields.text("launchConfig");
+    match action {
+        "pause" => {
+            let body = json!({
+                "until": end(visit, fields)?.to_string(),
+                "reason": fields.text("reason"),
+            });
+            let path = ["launch-config", pool, launch_config, "pause"];
+            send(visit, [Call::post(WORKER_MANAGER, &path, &body)]).await
+        }
+        "resume" => {
+            let path = ["launch-config", pool, launch_config, "resume"];
+            send(visit, [Call::post(WORKER_MANAGER, &path, &json!({}))]).await
+        }
+        "override" => set_override(visit, fields).await,
+        "remove-override" => {
+            let path = ["override", fields.text("override")];
+            send(visit, [Call::new(Method::DELETE, WORKER_MANAGER, &path)]).await
+        }
+        "end-selected" => {
+            let body = json!({
+                "reason": fields.text("reason"),
+                "drain": fields.text("drain") == "yes",
+                // Workers that are made later stay.
+                "createdBefore": visit.now.to_string(),
+            });
+            let call = Call::post(WORKER_MANAGER, &["selected-workers", "end"], &body);
+            let call = ["workerPoolId", "launchConfigId", "providerId", "region"]
+                .into_iter()
+                .fold(call, |call, name| {
+                    let value = fields.text(name);
+                    call.query(name, (!value.is_empty()).then_some(value))
+                });
+            send(visit, [call]).await
+        }
+        "quarantine" | "release" | "end" => workers(visit, action, fields).await,
+        _ => Err(unknown()),
+    }
+}
+
+/// Does the same to each worker of the form, in their order.
+async fn workers(visit: &Visit<'_>, action: &str, fields: &Fields<'_>) -> Result<(), Refusal> {
+    let chosen: Vec<&str> = fields.all("worker").collect();
+    if chosen.is_empty() {
+        return Err(wrong("Choose one worker or several first."));
+    }
+    if chosen.len() > MAX_WORKERS {
+        return Err(wrong("Choose at most 500 workers at a time."));
+    }
+    let until = match action {
+        "quarantine" => end(visit, fields)?.to_string(),
+        _ => visit.now.to_string(),
+    };
+    let info = fields.text("reason");
+    let mut calls = Vec::new();
+    for worker in chosen {
+        // A pool id has one slash, and groups and ids of workers have none.
+        let names: Vec<&str> = worker.split('/').collect();
+        let [provisioner, kind, group, id] = names.as_slice() else {
+            return Err(wrong("A chosen worker has no valid name."));
+        };
+        calls.push(match action {
+            "end" => {
+                let pool = format!("{provisioner}/{kind}");
+                let path = ["workers", &pool, group, id];
+                Call::new(Method::DELETE, WORKER_MANAGER, &path)
+            }
+            _ => {
+                let path = [
+                    "provisioners",
+                    provisioner,
+                    "worker-types",
+                    kind,
+                    "workers",
+                    group,
+                    id,
+                ];
+                let body = json!({"quarantineUntil": until, "quarantineInfo": info});
+                Call::put(QUEUE, &path, &body)
+            }
+        });
+    }
+    send(visit, calls).await
+}
+
+async fn set_override(visit: &Visit<'_>, fields: &Fields<'_>) -> Result<(), Refusal> {
+    let mut body = json!({
+        "reason": fields.text("reason"),
+        "until": end(visit, fields)?.to_string(),
+        "workerPoolId": fields.text("pool"),
+    });
+    match fields.text("maximum") {
+        "" => body["pause"] = json!(true),
+        text => {
+            let number: u64 = text
+                .parse()
+                .map_err(|_| wrong("The maximum must be a whole number."))?;
+            body["maxCapacity"] = json!(number);
+        }
+    }
+    let path = ["override", fields.text("override")];
+    send(visit, [Call::put(WORKER_MANAGER, &path, &body)]).await
+}
+
+/// When something ends: a time, or a duration from now such as `2h`.
+fn end(visit: &Visit<'_>, fields: &Fields<'_>) -> Result<Timestamp, Refusal> {
+    let text = fields.text("until");
+    if let Ok(moment) = text.parse() {
+        return Ok(moment);
+    }
+    let duration = || {
+        let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+        let unit = match unit {
+            "m" => MINUTE_MS,
+            "h" => HOUR_MS,
+            "d" => DAY_MS,
+            _ => return None,
+        };
+        number
+            .parse::<u32>()
+            .ok()
+            .map(|number| i64::from(number) * unit)
+    };
+    let Some(milliseconds) = duration() else {
+        let text = "The end must be a time such as 2026-11-30T14:00:00Z, or a duration from now \
+            such as 10m, 2h or 1d.";
+        return Err(wrong(text));
+    };
+    Ok(visit.now.plus_millis(milliseconds))
+}

@@ -1,0 +1,28 @@
+//! Actions on images and their builds.
+
+use api_client::{Call, FLEETWRIGHT};
+use serde_json::json;
+
+use super::{Fields, send, unknown};
+use crate::api::Refusal;
+use crate::view::Visit;
+
+pub(super) async fn act(
+    visit: &Visit<'_>,
+    action: &str,
+    fields: &Fields<'_>,
+) -> Result<(), Refusal> {
+    let (image, build) = (fields.text("image"), fields.text("build"));
+    let reason = match fields.text("reason") {
+        "" => json!({}),
+        reason => json!({"reason": reason}),
+    };
+    let (path, body): (Vec<&str>, _) = match action {
+        "build" | "pause" | "resume" => (vec!["image", image, action], reason),
+        "promote" | "pin" | "unpin" | "cancel" | "delete" => {
+            (vec!["image", image, "builds", build, action], reason)
+        }
+        _ => return Err(unknown()),
+    };
+    send(visit, [Call::post(FLEETWRIGHT, &path, &body)]).await
+}

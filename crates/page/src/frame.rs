@@ -1,0 +1,141 @@
+//! The document around a page: head, menu, foot.
+
+use maud::{DOCTYPE, Markup, html};
+
+use crate::assets;
+use crate::view::{Part, Person, View, Visit};
+
+/// The complete document of a page.
+#[must_use]
+pub fn document(visit: &Visit<'_>, view: &View) -> String {
+    let content = html! {
+        @for section in &view.sections {
+            div id=(section.id) { (section.content) }
+        }
+    };
+    let frame = Frame {
+        title: &view.title,
+        part: view.part,
+        person: visit.person.as_ref(),
+        is_live: true,
+        command: &view.command,
+    };
+    frame.around(&content).into_string()
+}
+
+/// A document that does not change while it is open, such as the sign-in page.
+pub(crate) fn plain(title: &str, person: Option<&Person>, content: &Markup) -> String {
+    let frame = Frame {
+        title,
+        part: Part::Other,
+        person,
+        is_live: false,
+        command: "",
+    };
+    frame.around(content).into_string()
+}
+
+struct Frame<'a> {
+    title: &'a str,
+    part: Part,
+    person: Option<&'a Person>,
+    is_live: bool,
+    command: &'a str,
+}
+
+impl Frame<'_> {
+    fn around(&self, content: &Markup) -> Markup {
+        html! {
+            (DOCTYPE)
+            html lang="en" data-release=(assets::release()) {
+                head {
+                    meta charset="utf-8";
+                    title { (self.title) " · Fleetwright" }
+                    meta name="viewport" content="width=device-width,initial-scale=1";
+                    meta name="color-scheme" content="light dark";
+                    link rel="icon" href=(assets::ICON.url());
+                    link rel="stylesheet" href=(assets::STYLE.url());
+                    script type="module" src=(assets::SCRIPT.url()) {}
+                }
+                body data-live[self.is_live] {
+                    a .skip href="#main" { "Skip to content" }
+                    (self.head())
+                    main #main { (content) }
+                    (self.foot())
+                }
+            }
+        }
+    }
+
+    fn head(&self) -> Markup {
+        html! {
+            header .top {
+                a .brand href="/" { "Fleetwright" }
+                nav .nav aria-label="Main" {
+                    @for part in Part::MENU {
+                        @let (url, name, key) = part.link();
+                        a href=(url) data-key=(key) aria-current=[(part == self.part).then_some("page")] {
+                            (name)
+                        }
+                    }
+                }
+                div .end {
+                    @if self.is_live {
+                        span #stream .stream role="status" { "not live" }
+                    }
+                    @if let Some(person) = self.person {
+                        (signed_in(person))
+                    } @else {
+                        a href="/sign-in" { "Sign in" }
+                    }
+                }
+            }
+        }
+    }
+
+    fn foot(&self) -> Markup {
+        html! {
+            footer {
+                @if !self.command.is_empty() {
+                    (command(self.command))
+                }
+                span .sm { "Times are relative; the exact ones, in UTC, show on hover." }
+                span .keys { kbd { "/" } " find " kbd { "?" } " keys" }
+            }
+            dialog #keys aria-label="Keys" {
+                h2 { "Keys" }
+                dl .facts {
+                    dt { kbd { "/" } } dd { "Find" }
+                    dt { kbd { "j" } " " kbd { "k" } } dd { "Next and previous row" }
+                    @for part in Part::MENU {
+                        @let (_, name, key) = part.link();
+                        dt { kbd { "g" } " " kbd { (key) } } dd { (name) }
+                    }
+                }
+                form method="dialog" { button .btn { "Close" } }
+            }
+        }
+    }
+}
+
+fn signed_in(person: &Person) -> Markup {
+    html! {
+        form .who method="post" action="/sign-out" {
+            input type="hidden" name="token" value=(person.form_token);
+            span title="The client whose rights you have" { (person.client_id) }
+            button .txt { "Sign out" }
+        }
+    }
+}
+
+/// A command that does the same as the page.
+fn command(text: &str) -> Markup {
+    html! {
+        p .cmd {
+            code { (text) }
+            button type="button" .txt data-copy=(text) aria-label=(format!("Copy the command {text}")) {
+                "copy"
+            }
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Waiting time: by cause, over time, and what would change each cause.
+
+use api_client::{Call, FLEETWRIGHT};
+use maud::{Markup, html};
+use serde_json::Value;
+
+use crate::json::Json as _;
+use crate::links;
+use crate::parts::{choices, empty, heads, table};
+use crate::view::{Part, Shown, View, Visit};
+use crate::words::{duration, percent};
+
+const RANGES: &[(&str, &str)] = &[
+    ("", "Day"),
+    ("3d", "3 days"),
+    ("7d", "Week"),
+    ("30d", "30 days"),
+];
+const ROWS: u32 = 50;
+
+pub(super) async fn show(visit: &Visit<'_>) -> Shown {
+    let by = match visit.query("by") {
+        known @ ("queue" | "owner" | "day" | "hour" | "cause") => known,
+        _ => "pool",
+    };
+    let pool = visit.query("pool");
+    let call = Call::get(FLEETWRIGHT, &["waits"])
+        .query("by", Some(by))
+        .query("top", Some(ROWS))
+        .query("since", Some(since(visit)))
+        .query("workerPoolId", (!pool.is_empty()).then_some(pool));
+    let waits = visit.api.call(call).await?;
+    let total = waits.number("totalMs").unwrap_or_default();
+    let head = html! {
+        h1 { "Waiting" @if !pool.is_empty() { " for " a href=(links::pool(pool)) { (pool) } } }
+        p .lede { (sentence(&waits, total)) }
+        div .filter {
+            (choices(visit, "range", "Time range", RANGES))
+            (choices(visit, "by", "By", &[("", "Pool"), ("owner", "Owner"), ("day", "Day"), ("hour", "Hour")]))
+        }
+    };
+    let view = View::new(Part::Waiting, "Waiting")
+        .section("head", head)
+        .section("causes", causes(&waits, total))
+        .section("rows", rows(&waits, by));
+    let pool = if pool.is_empty() {
+        String::new()
+    } else {
+        format!(" --pool {pool}")
+    };
+    Ok(view.command(format!("fleetwright wait --by {by}{pool}")))
+}
+
+/// The beginning of the time range.
+pub(super) fn since(visit: &Visit<'_>) -> String {
+    let days = match visit.query("range") {
+        "3d" => 3,
+        "7d" => 7,
+        "30d" => 30,
+        _ => 1,
+    };
+    visit
+        .now
+        .plus_millis(-days * domain::time::DAY_MS)
+        .to_string()
+}
+
+fn sentence(waits: &Value, total: f64) -> String {
+    let Some(first) = waits.list("causes").first() else {
+        return "No task waited.".to_owned();
+    };
+    let share = percent(first.number("ms").unwrap_or_default(), total);
+    format!(
+        "Tasks waited {} in all, {share} of it for one cause: {}.",
+        duration(super::pool::whole(total)),
+        first.text("label")
+    )
+}
+
+/// What changes a cause, as docs/waiting.md says it.
+fn remedy(cause: &str) -> &'static str {
+    match cause {
+        "dependencies" => "The tasks that it depends on end.",
+        "unknown-queue" => "Create the pool, or correct the task.",
+        "deciding" | "planner-late" => {
+            "The next decision; look at the log of the server if it is late."
+        }
+        "asked" | "booting" => "Machines start faster with a smaller image or a nearer region.",
+        "claim" => "Workers ask for work more often.",
+        "busy" => "A lower scaling ratio, or a strategy that learns.",
+        "maximum" => "Raise the maximum of the pool, its launch configs or its provider.",
+        "paused" => "Remove the override, or wait for its end.",
+        "budget" => "Raise the budget, or wait for the next period.",
+        "quota" => "Ask the provider for a larger quota, or add a region.",
+        "refused" => "Add launch configs of other kinds or regions.",
+        "price" => "Raise the maximum price, or add cheaper kinds.",
+        "out-of-service" => "Mend the settings of the provider.",
+        "no-launch-config" => "Give the pool a launch config with a weight.",
+        "silent" => "Look at the workers that do not ask for work.",
+        "quarantined" => "End the quarantine of workers.",
+        _ => "",
+    }
+}
+
+fn causes(waits: &Value, total: f64) -> Markup {
+    let causes = waits.list("causes");
+    let rows = html! {
+        @for cause in causes {
+            @let ms = cause.number("ms").unwrap_or_default();
+            tr {
+                th scope="row" { (cause.text("label")) }
+                td .n { (duration(super::pool::whole(ms))) }
+                td .n { (percent(ms, total)) }
+                td .n { (crate::words::count(cause.count("runs"))) }
+                td .wrap.cz { (remedy(cause.text("cause"))) }
+            }
+        }
+    };
+    let head = heads(&["Cause", "#Waited", "#Share", "#Runs", "It changes by"]);
+    html! {
+        h2 { "By cause" }
+        @if causes.is_empty() {
+            (empty("No task waited in this time. A wait is counted when it has ended."))
+        } @else {
+            (table("Waiting time by cause", &head, &rows))
+        }
+    }
+}
+
+fn rows(waits: &Value, by: &str) -> Markup {
+    let list = waits.list("rows");
+    let rows = html! {
+        @for row in list {
+            @let key = row.text("key");
+            tr {
+                th scope="row" {
+                    @if by == "pool" { a href=(links::pool(key)) { (key) } } @else { (key) }
+                }
+                td .n { (duration(super::pool::whole(row.number("ms").unwrap_or_default()))) }
+                td .wrap.cz {
+                    @for (index, cause) in row.list("causes").iter().take(3).enumerate() {
+                        @if index > 0 { ", " }
+                        (cause.text("label")) " "
+                        (duration(super::pool::whole(cause.number("ms").unwrap_or_default())))
+                    }
+                }
+            }
+        }
+    };
+    html! {
+        @if !list.is_empty() {
+            h2 { "By " (by) }
+            (table("Waiting time", &heads(&[by, "#Waited", "Mostly for"]), &rows))
+        }
+    }
+}

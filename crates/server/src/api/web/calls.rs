@@ -1,0 +1,340 @@
+//! Calls of the API within this process, for the person of a session.
+
+use std::sync::Arc;
+
+use access::Secret;
+use access::scope::ScopeSet;
+use api_client::{Call, Credentials};
+use async_trait::async_trait;
+use bytes::Bytes;
+use domain::session::{Session, SessionKind};
+use domain::time::Timestamp;
+use engine::access::{
+    SessionError, digest_of, end_session, find_session, note_session_use, session_credentials,
+};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, USER_AGENT};
+use http::{HeaderMap, HeaderValue, Uri};
+use http_body_util::{BodyExt as _, Full, Limited};
+use page::{Api, Person, Refusal};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::sign_in::Why;
+use super::{Web, cookie};
+use crate::api::client_address;
+use crate::api::request::{self, addressed, text_header};
+use crate::api::request_head::{RequestHead, RequestTags, Sender};
+use crate::app::App;
+use crate::authentication::{AuthenticationError, Caller, RequestToAuthenticate, holder, sign};
+use crate::hosts::Host;
+
+/// A reply of the API has at most this size: pages of a list are smaller.
+const MAX_REPLY_BYTES: usize = 16 * 1024 * 1024;
+/// The headers by which a call has the same sender as the request for its page.
+const OF_SENDER: [&str; 4] = [
+    "host",
+    "x-forwarded-for",
+    "x-forwarded-port",
+    "x-forwarded-proto",
+];
+
+/// The browser that sent a request.
+pub(super) struct Browser {
+    pub(super) web: Arc<Web>,
+    pub(super) origin: Origin,
+    /// The secret of its cookie.
+    pub(super) secret: Option<Secret>,
+    /// The name that it gives itself, as a digest.
+    pub(super) name: String,
+}
+
+/// Where requests of a browser come from.
+#[derive(Clone)]
+pub(super) struct Origin {
+    headers: HeaderMap,
+    pub(super) sender: Sender,
+    pub(super) tags: RequestTags,
+    cancelled: CancellationToken,
+    pub(super) host: Host,
+    /// The client of an encrypted connection, to us or to a trusted proxy.
+    pub(super) is_encrypted: bool,
+    pub(super) address: std::net::IpAddr,
+}
+
+/// The API for one person, with the rights that the person has now.
+pub(super) struct PersonApi {
+    web: Arc<Web>,
+    origin: Origin,
+    signed_in: Option<SignedIn>,
+    scopes: Arc<ScopeSet>,
+}
+
+/// A person with a session.
+#[derive(Clone)]
+pub(super) struct SignedIn {
+    pub(super) session: Session,
+    credentials: Credentials,
+    form_token: Secret,
+}
+
+impl Browser {
+    pub(super) fn new(web: Arc<Web>, head: &RequestHead) -> Self {
+        let origin = Origin::of(&web.app, head);
+        let name = text_header(&head.headers, USER_AGENT).unwrap_or_default();
+        let cookie = cookie::name(&origin.host, origin.is_encrypted);
+        Self {
+            secret: cookie::read(&head.headers, &cookie),
+            name: digest_of(name),
+            web,
+            origin,
+        }
+    }
+
+    /// The person of the session, or anybody if there is no session and the server has public
+    /// pages.
+    pub(super) async fn person(&self) -> Result<PersonApi, Why> {
+        let app = &self.web.app;
+        let Some(secret) = &self.secret else {
+            return self.anybody().await;
+        };
+        let now = app.engine.clock.now();
+        let session = match find_session(&app.engine, secret, SessionKind::Browser, now).await {
+            Ok(session) if session.browser == self.name => session,
+            Ok(stolen) => {
+                tracing::warn!(client.id = stolen.client_id, source.ip = %self.origin.address,
+                    "ended a session of {}: another browser used it", stolen.client_id);
+                end_session(&app.engine, &stolen, now).await?;
+                return Err(Why::Ended);
+            }
+            Err(SessionError::NotFound) => return Err(Why::Ended),
+            Err(problem) => return Err(problem.into()),
+        };
+        let opened = session_credentials(&app.engine, &session).map_err(SessionError::from)?;
+        let credentials = credentials_of(&opened).ok_or(Why::Ended)?;
+        let caller = match self.origin.caller(app, &credentials, now).await {
+            Ok(caller) => caller,
+            Err(AuthenticationError::Refused(_)) => {
+                // The client was disabled or deleted, or its token changed.
+                end_session(&app.engine, &session, now).await?;
+                return Err(Why::Ended);
+            }
+            Err(problem) => return Err(problem.into()),
+        };
+        note_session_use(&app.engine, &session, now).await?;
+        let form_token = Secret::new(digest_of(&format!("form token: {}", secret.expose())));
+        Ok(self.api_of(
+            Some(SignedIn {
+                session,
+                credentials,
+                form_token,
+            }),
+            caller.scopes,
+        ))
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.web.app.engine.clock.now()
+    }
+
+    /// The same browser, for a task that outlives the request.
+    pub(super) fn again(&self) -> Self {
+        Self {
+            web: Arc::clone(&self.web),
+            origin: Origin {
+                cancelled: CancellationToken::new(),
+                ..self.origin.clone()
+            },
+            secret: self.secret.clone(),
+            name: self.name.clone(),
+        }
+    }
+
+    async fn anybody(&self) -> Result<PersonApi, Why> {
+        let app = &self.web.app;
+        if !app.config.page.anonymous {
+            return Err(Why::Needed);
+        }
+        let request = RequestToAuthenticate::default();
+        let now = app.engine.clock.now();
+        let caller = app.authenticator.authenticate(&request, now).await?;
+        Ok(self.api_of(None, caller.scopes))
+    }
+
+    fn api_of(&self, signed_in: Option<SignedIn>, scopes: Arc<ScopeSet>) -> PersonApi {
+        PersonApi {
+            web: Arc::clone(&self.web),
+            origin: self.origin.clone(),
+            signed_in,
+            scopes,
+        }
+    }
+}
+
+impl SignedIn {
+    /// What distinguishes the rights of a session: the client, and the certificate of temporary
+    /// credentials.
+    pub(super) fn identity(&self) -> (String, String) {
+        let credentials = &self.credentials;
+        let certificate = credentials.extension.clone();
+        (
+            self.session.client_id.clone(),
+            certificate.unwrap_or_default(),
+        )
+    }
+}
+
+impl Origin {
+    fn of(app: &App, head: &RequestHead) -> Self {
+        let kept = OF_SENDER.into_iter().flat_map(|name| {
+            let values = head.headers.get_all(name).iter().cloned();
+            values.map(move |value| (HeaderName::from_static(name), value))
+        });
+        let host = addressed(app, head);
+        let is_proxied = app.config.server.trusted_proxies > 0;
+        let forwarded = text_header(&head.headers, "x-forwarded-proto");
+        Self {
+            headers: kept.collect(),
+            sender: head.sender.clone(),
+            tags: head.tags.clone(),
+            cancelled: head.cancelled.clone(),
+            is_encrypted: head.sender.is_tls || is_proxied && forwarded == Some("https"),
+            address: client_address::address(app, head),
+            host,
+        }
+    }
+
+    /// Who these credentials belong to.
+    pub(super) async fn caller(
+        &self,
+        app: &App,
+        credentials: &Credentials,
+        now: Timestamp,
+    ) -> Result<Caller, AuthenticationError> {
+        holder(app, credentials, &self.host, self.address, now).await
+    }
+}
+
+impl PersonApi {
+    pub(super) fn now(&self) -> Timestamp {
+        self.web.app.engine.clock.now()
+    }
+
+    pub(super) fn root_url(&self) -> &str {
+        &self.web.app.engine.root_url
+    }
+
+    pub(super) fn is_anonymous(&self) -> bool {
+        self.signed_in.is_none()
+    }
+
+    pub(super) fn signed_in(&self) -> Option<&SignedIn> {
+        self.signed_in.as_ref()
+    }
+
+    /// The person as the page shows it.
+    pub(super) fn shown(&self) -> Option<Person> {
+        let signed_in = self.signed_in.as_ref()?;
+        Some(Person {
+            client_id: signed_in.session.client_id.clone(),
+            form_token: signed_in.form_token.expose().to_owned(),
+        })
+    }
+
+    /// Whether a form comes from a page of this person's session.
+    pub(super) fn made(&self, token: &str) -> bool {
+        let token = Secret::new(token);
+        let known = self.signed_in.as_ref();
+        known.is_some_and(|signed_in| signed_in.form_token == token)
+    }
+
+    fn head(&self, call: &Call) -> Option<RequestHead> {
+        let uri: Uri = call.resource.parse().ok()?;
+        let mut headers = self.origin.headers.clone();
+        let app = &self.web.app;
+        if let Some(signed_in) = &self.signed_in {
+            let signed = sign(
+                app,
+                &signed_in.credentials,
+                &self.origin.host,
+                (&call.method, &call.resource),
+                &call.body,
+            );
+            headers.insert(AUTHORIZATION, HeaderValue::from_str(&signed).ok()?);
+        }
+        if let Some((content_type, _)) = call.body.content() {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        }
+        Some(RequestHead {
+            method: call.method.clone(),
+            uri,
+            headers,
+            sender: self.origin.sender.clone(),
+            tags: self.origin.tags.clone(),
+            cancelled: self.origin.cancelled.clone(),
+        })
+    }
+}
+
+#[async_trait]
+impl Api for PersonApi {
+    async fn call(&self, call: Call) -> Result<Value, Refusal> {
+        let body = call.body.content().map(|(_, content)| content);
+        let Some(head) = self.head(&call) else {
+            return Err(refusal(400, "the address is not valid"));
+        };
+        let body = Full::new(body.unwrap_or_default());
+        let web = &self.web;
+        let response = request::answer(&web.app, &web.router, head, body).await;
+        let status = response.status();
+        let body = Limited::new(response.into_body(), MAX_REPLY_BYTES);
+        let Ok(body) = body.collect().await else {
+            return Err(refusal(502, "the reply broke off"));
+        };
+        let text: Bytes = body.to_bytes();
+        let reply = serde_json::from_slice(&text).unwrap_or_else(|_| {
+            let text = String::from_utf8_lossy(&text);
+            Value::String(text.into_owned())
+        });
+        if status.is_success() {
+            return Ok(reply);
+        }
+        let member = |name: &str| reply.get(name).and_then(Value::as_str).unwrap_or_default();
+        Err(Refusal {
+            status: status.as_u16(),
+            code: member("code").to_owned(),
+            message: member("message").to_owned(),
+        })
+    }
+
+    fn may(&self, call: &Call) -> bool {
+        request::permits(&self.web.router, &self.scopes, &call.method, call.path())
+    }
+}
+
+fn refusal(status: u16, message: &str) -> Refusal {
+    Refusal {
+        status,
+        code: String::new(),
+        message: message.to_owned(),
+    }
+}
+
+/// The form in which a session keeps credentials.
+pub(in crate::api) fn stored(credentials: &Credentials) -> Secret {
+    let text = json!({
+        "clientId": credentials.client_id,
+        "accessToken": credentials.access_token.expose(),
+        "extension": credentials.extension,
+    });
+    Secret::new(text.to_string())
+}
+
+fn credentials_of(stored: &Secret) -> Option<Credentials> {
+    let value: Value = serde_json::from_str(stored.expose()).ok()?;
+    let text = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
+    Some(Credentials {
+        client_id: text("clientId")?,
+        access_token: Secret::new(text("accessToken")?),
+        extension: text("extension"),
+    })
+}

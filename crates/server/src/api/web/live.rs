@@ -1,0 +1,381 @@
+//! Open pages: their sections are made again when something changes, and sent if they differ.
+//!
+//! All tabs that show one page to one client share one *watch*, so that many open tabs cost little
+//! more than one. A watch waits for events about its page, and looks every ten seconds at what has
+//! no events. After each look it rests as long as all watches together need to stay below a
+//! twentieth of a core.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::HeaderValue;
+use http::StatusCode;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use page::{Listens, View, assets};
+use serde_json::json;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::calls::Browser;
+use super::sign_in::Why;
+use super::{Web, pairs, parts, visit};
+use crate::api::body::Body;
+use crate::api::request_head::RequestHead;
+use crate::api::response::{Response, with_status};
+use crate::events::{EventStream, StreamEvent, frame};
+
+/// A watch looks at least this often: not all that a page shows has events.
+const LOOK: Duration = Duration::from_secs(10);
+/// The least time between two looks.
+const REST: Duration = Duration::from_millis(200);
+/// All watches together use at most this part of a core.
+const SHARE: u32 = 20;
+/// What sending a change to one tab costs, about.
+const SENDING: Duration = Duration::from_micros(50);
+/// A silent connection is used at least this often, so that proxies do not close it, and the
+/// session is checked again.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+/// Events that are examined at once.
+const EVENTS: usize = 500;
+/// Pages that are watched at a time.
+const MAX_WATCHES: usize = 2_000;
+/// A session is checked again after this time, and the browser connects again.
+const CONNECTED: Duration = Duration::from_secs(15 * 60);
+
+/// The pages that are open.
+#[derive(Default)]
+pub(super) struct LivePages {
+    watches: Mutex<HashMap<WatchKey, Arc<Watch>>>,
+    hasher: RandomState,
+}
+
+/// Who sees which page. Clients see what their scopes permit; temporary credentials of one client
+/// may have different scopes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct WatchKey {
+    client: Option<String>,
+    credentials: String,
+    /// Path and query.
+    url: String,
+}
+
+/// One page as one client sees it.
+struct Watch {
+    key: WatchKey,
+    /// The sections, by id, with the number of the look that changed them last.
+    sections: watch::Sender<Sections>,
+    /// The tabs; the newest answers for all.
+    browsers: Mutex<Vec<Weak<Browser>>>,
+}
+
+#[derive(Clone, Default)]
+struct Sections {
+    look: u64,
+    /// The look, the hash and the HTML of each section.
+    parts: Vec<(&'static str, u64, u64, Bytes)>,
+}
+
+/// One tab.
+struct Tab {
+    browser: Arc<Browser>,
+    watch: Arc<Watch>,
+    sections: watch::Receiver<Sections>,
+    /// The look up to which it has everything.
+    seen: u64,
+    until: Instant,
+    /// When the session is checked again.
+    check_at: Instant,
+    is_greeted: bool,
+    is_over: bool,
+}
+
+/// Streams changes of the page that the query names.
+pub(super) async fn listen(browser: &Browser, head: &RequestHead) -> Response {
+    let query = pairs(head.uri.query().unwrap_or_default()).unwrap_or_default();
+    let at = query.iter().find(|(name, _)| name == "at");
+    let Some((_, url)) = at.filter(|(_, url)| url.starts_with('/')) else {
+        return with_status(StatusCode::BAD_REQUEST, Bytes::new());
+    };
+    let credentials = match browser.person().await {
+        Ok(person) => person.signed_in().map(super::calls::SignedIn::identity),
+        Err(Why::Needed | Why::Ended) => {
+            return with_status(StatusCode::UNAUTHORIZED, Bytes::new());
+        }
+        Err(Why::Away(_)) => return with_status(StatusCode::SERVICE_UNAVAILABLE, Bytes::new()),
+    };
+    let (client, credentials) = credentials.unzip();
+    let key = WatchKey {
+        client,
+        credentials: credentials.unwrap_or_default(),
+        url: url.clone(),
+    };
+    let browser = Arc::new(browser.again());
+    let Some((watch, sections)) = browser.web.live.join(&browser, key) else {
+        return with_status(StatusCode::SERVICE_UNAVAILABLE, Bytes::new());
+    };
+    let tab = Tab {
+        sections,
+        watch,
+        browser,
+        seen: 0,
+        until: Instant::now() + CONNECTED,
+        check_at: Instant::now() + HEARTBEAT,
+        is_greeted: false,
+        is_over: false,
+    };
+    let frames = stream::unfold(tab, async |mut tab| {
+        let next = tab.next().await?;
+        Some((Ok(next), tab))
+    });
+    let mut response = http::Response::new(Body::stream(Box::pin(frames), None));
+    let headers = response.headers_mut();
+    let events = HeaderValue::from_static("text/event-stream");
+    headers.insert(CONTENT_TYPE, events);
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+impl LivePages {
+    /// Joins the watch of this page, or begins it. `None`: too many pages are open.
+    fn join(
+        &self,
+        browser: &Arc<Browser>,
+        key: WatchKey,
+    ) -> Option<(Arc<Watch>, watch::Receiver<Sections>)> {
+        let mut watches = self.watches();
+        if let Some(watch) = watches.get(&key) {
+            watch.browsers().push(Arc::downgrade(browser));
+            return Some((Arc::clone(watch), watch.sections.subscribe()));
+        }
+        if watches.len() >= MAX_WATCHES {
+            return None;
+        }
+        let (sender, sections) = watch::channel(Sections::default());
+        let watch = Arc::new(Watch {
+            key: key.clone(),
+            sections: sender,
+            browsers: Mutex::new(vec![Arc::downgrade(browser)]),
+        });
+        watches.insert(key, Arc::clone(&watch));
+        tokio::spawn(run(Arc::clone(&browser.web), Arc::clone(&watch)));
+        Some((watch, sections))
+    }
+
+    /// Whether no tab shows the page any more. Then it is forgotten.
+    fn has_left(&self, watch: &Watch) -> bool {
+        let mut watches = self.watches();
+        if !watch.sections.is_closed() {
+            return false;
+        }
+        watches.remove(&watch.key);
+        true
+    }
+
+    fn watches(&self) -> MutexGuard<'_, HashMap<WatchKey, Arc<Watch>>> {
+        self.watches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Looks at a page until no tab shows it.
+async fn run(web: Arc<Web>, watch: Arc<Watch>) {
+    let events = &web.app.events;
+    let mut head = events.listen();
+    let mut position = events.head();
+    while !web.live.has_left(&watch) {
+        let began = Instant::now();
+        let listens = watch.look(&web).await;
+        let rest = rest_after(&web, began.elapsed(), watch.sections.receiver_count());
+        watch.pause(rest).await;
+        let due = Instant::now() + LOOK;
+        while Instant::now() < due && !watch.sections.is_closed() {
+            if is_affected(events, &mut position, &listens) {
+                break;
+            }
+            let _ = tokio::time::timeout_at(due, head.changed()).await;
+            // Events come in bursts: one look for all of them.
+            watch.pause(REST / 4).await;
+        }
+    }
+}
+
+/// How long to rest after a look that took this long.
+fn rest_after(web: &Web, took: Duration, n_tabs: usize) -> Duration {
+    let n_watches = u32::try_from(web.live.watches().len()).unwrap_or(u32::MAX);
+    let sending = SENDING.saturating_mul(u32::try_from(n_tabs).unwrap_or(u32::MAX));
+    let cost = took.saturating_add(sending);
+    cost.saturating_mul(SHARE)
+        .saturating_mul(n_watches)
+        .clamp(REST, LOOK)
+}
+
+/// Whether an event since the last call is about the page.
+fn is_affected(events: &EventStream, position: &mut i64, listens: &Listens) -> bool {
+    let mut is_affected = false;
+    while *position < events.head() {
+        let Some(page) = events.after(*position, EVENTS) else {
+            // They are no longer in memory.
+            *position = events.head();
+            return *listens != Listens::Nothing;
+        };
+        let Some(last) = page.last() else { break };
+        *position = last.position;
+        is_affected |= page.iter().any(|event| concerns(event, listens));
+    }
+    is_affected
+}
+
+fn concerns(event: &StreamEvent, listens: &Listens) -> bool {
+    let about = &event.about;
+    match listens {
+        Listens::All => true,
+        Listens::Nothing => false,
+        Listens::Pool(pool) => about.pool.as_deref() == Some(pool),
+        Listens::Task(task) => about.task.as_deref() == Some(task),
+        Listens::Worker { pool, id } => {
+            about.pool.as_deref() == Some(pool) && about.worker_id.as_deref() == Some(id)
+        }
+    }
+}
+
+impl Watch {
+    fn browsers(&self) -> MutexGuard<'_, Vec<Weak<Browser>>> {
+        self.browsers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits, unless all tabs leave meanwhile.
+    async fn pause(&self, time: Duration) {
+        let _ = tokio::time::timeout(time, self.sections.closed()).await;
+    }
+
+    /// Makes the page again, and passes on what differs. Returns the events that change it.
+    async fn look(&self, web: &Web) -> Listens {
+        loop {
+            let newest = {
+                let mut browsers = self.browsers();
+                browsers.retain(|browser| browser.strong_count() > 0);
+                browsers.last().and_then(Weak::upgrade)
+            };
+            let Some(browser) = newest else {
+                // The tabs find out by themselves.
+                return Listens::Nothing;
+            };
+            match self.view(&browser).await {
+                Ok(Some(view)) => {
+                    self.keep(web, &view);
+                    return view.listens;
+                }
+                // The next look may succeed.
+                Ok(None) | Err(Why::Away(_)) => return Listens::All,
+                Err(Why::Needed | Why::Ended) => {
+                    let is_other = |other: &Weak<Browser>| {
+                        other
+                            .upgrade()
+                            .is_some_and(|other| !Arc::ptr_eq(&other, &browser))
+                    };
+                    self.browsers().retain(is_other);
+                }
+            }
+        }
+    }
+
+    async fn view(&self, browser: &Browser) -> Result<Option<View>, Why> {
+        let person = browser.person().await?;
+        let (path, query) = self.key.url.split_once('?').unwrap_or((&self.key.url, ""));
+        let Some(visit) = visit(&person, path, query) else {
+            return Ok(None);
+        };
+        Ok(page::show(&visit).await.ok())
+    }
+
+    fn keep(&self, web: &Web, view: &View) {
+        let hashed = parts(view).into_iter().map(|(id, html)| {
+            let hash = web.live.hasher.hash_one(&html);
+            (id, hash, html)
+        });
+        let hashed: Vec<_> = hashed.collect();
+        self.sections.send_if_modified(|sections| {
+            let look = sections.look + 1;
+            let mut differs = false;
+            let known = std::mem::take(&mut sections.parts);
+            for (id, hash, html) in hashed {
+                let same = known.iter().find(|part| part.0 == id && part.2 == hash);
+                differs |= same.is_none();
+                let changed = same.map_or(look, |part| part.1);
+                sections.parts.push((id, changed, hash, html));
+            }
+            if differs {
+                sections.look = look;
+            }
+            differs
+        });
+    }
+}
+
+impl Tab {
+    /// The next bytes of the stream.
+    async fn next(&mut self) -> Option<Bytes> {
+        if self.is_over {
+            return None;
+        }
+        if !self.is_greeted {
+            self.is_greeted = true;
+            let hello =
+                json!({"release": assets::release(), "now": self.browser.now().to_string()});
+            return Some(message("hello", &hello));
+        }
+        loop {
+            if Instant::now() >= self.until {
+                return None;
+            }
+            if Instant::now() >= self.check_at {
+                return Some(self.check().await);
+            }
+            if let Some(news) = self.news() {
+                return Some(news);
+            }
+            let changed = tokio::time::timeout_at(self.check_at, self.sections.changed());
+            if let Ok(Err(_)) = changed.await {
+                return None;
+            }
+        }
+    }
+
+    /// The sections that this tab does not have yet.
+    fn news(&mut self) -> Option<Bytes> {
+        let sections = self.sections.borrow_and_update();
+        let newer = sections.parts.iter().filter(|part| part.1 > self.seen);
+        let changes: Vec<_> = newer
+            .map(|(id, _, _, html)| json!({"id": id, "html": String::from_utf8_lossy(html)}))
+            .collect();
+        self.seen = sections.look;
+        (!changes.is_empty()).then(|| message("change", &json!(changes)))
+    }
+
+    /// The session may have ended.
+    async fn check(&mut self) -> Bytes {
+        self.check_at = Instant::now() + HEARTBEAT;
+        match self.browser.person().await {
+            Ok(_) | Err(Why::Away(_)) => message("beat", &json!({})),
+            Err(Why::Needed | Why::Ended) => {
+                self.is_over = true;
+                message("end", &json!({}))
+            }
+        }
+    }
+}
+
+impl Drop for Tab {
+    fn drop(&mut self) {
+        let ours = Arc::as_ptr(&self.browser);
+        let is_other = |other: &Weak<Browser>| !std::ptr::eq(other.as_ptr(), ours);
+        self.watch.browsers().retain(is_other);
+    }
+}
+
+fn message(event: &str, data: &serde_json::Value) -> Bytes {
+    frame(None, Some(event), Some(data))
+}

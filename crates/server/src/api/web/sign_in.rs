@@ -1,0 +1,298 @@
+//! Sign-in and sign-out: by client id and access token, or by a link that works once.
+
+use access::Secret;
+use access::certificate::Certificate;
+use api_client::Credentials;
+use domain::session::SessionKind;
+use engine::access::{SessionError, SignIn, end_session, find_session, open_link, open_session};
+use http::header::ORIGIN;
+use http::{Method, StatusCode};
+use store::StoreError;
+
+use super::calls::{Browser, stored};
+use super::forms::{self, Form};
+use super::{cookie, html, pairs, see_other, set_cookie};
+use crate::api::read_body::RequestBody;
+use crate::api::request::text_header;
+use crate::api::request_head::RequestHead;
+use crate::api::response::Response;
+use crate::authentication::AuthenticationError;
+
+/// Why a person has to sign in.
+#[derive(Debug)]
+pub(super) enum Why {
+    Needed,
+    /// There was a session.
+    Ended,
+    /// Nothing is known about sessions at the moment.
+    Away(String),
+}
+
+impl From<StoreError> for Why {
+    fn from(problem: StoreError) -> Self {
+        Self::Away(problem.to_string())
+    }
+}
+
+impl From<SessionError> for Why {
+    fn from(problem: SessionError) -> Self {
+        match problem {
+            SessionError::NotFound | SessionError::Sealed(_) => Self::Ended,
+            SessionError::Store(problem) => problem.into(),
+        }
+    }
+}
+
+impl From<AuthenticationError> for Why {
+    fn from(problem: AuthenticationError) -> Self {
+        match problem {
+            AuthenticationError::Refused(_) => Self::Ended,
+            AuthenticationError::NotLookedUp
+            | AuthenticationError::NotExpanded(_)
+            | AuthenticationError::NoAnswer(_)
+            | AuthenticationError::Store(_) => Self::Away(problem.to_string()),
+        }
+    }
+}
+
+/// Asks a person to sign in, who then sees the page of this request.
+pub(super) async fn ask(browser: &Browser, head: &RequestHead, why: Why) -> Response {
+    let text = match why {
+        Why::Needed => None,
+        Why::Ended => Some("Your session has ended. Sign in again."),
+        Why::Away(problem) => {
+            tracing::warn!("cannot look up a session: {problem}");
+            return html(StatusCode::SERVICE_UNAVAILABLE, page::away());
+        }
+    };
+    let to = head.uri.path_and_query().map_or("/", |it| it.as_str());
+    let mut response = html(
+        StatusCode::UNAUTHORIZED,
+        page::sign_in(text, local(to), browser.web.app.config.page.anonymous),
+    );
+    if browser.secret.is_some() {
+        forget(browser, &mut response);
+    }
+    response
+}
+
+pub(super) async fn answer(
+    browser: &Browser,
+    head: &RequestHead,
+    body: impl RequestBody,
+) -> Response {
+    if head.method != Method::POST {
+        return show(browser, head).await;
+    }
+    if !is_from_here(browser, head) {
+        return refused("This form was sent by another site.");
+    }
+    let form = match forms::read(browser, head, body).await {
+        Ok(form) => form,
+        Err(response) => return response,
+    };
+    if head.uri.path() == "/sign-out" {
+        return sign_out(browser, &form).await;
+    }
+    if let Some(refusal) = too_often(browser) {
+        return refusal;
+    }
+    let opened = match form.text("link") {
+        "" => by_credentials(browser, &form).await,
+        link => by_link(browser, &Secret::new(link)).await,
+    };
+    match opened {
+        Ok(secret) => {
+            let mut response = see_other(local(form.text("to")));
+            let name = cookie::name(&browser.origin.host, browser.origin.is_encrypted);
+            let cookie = cookie::set(&name, &secret, browser.origin.is_encrypted);
+            set_cookie(&mut response, &cookie);
+            response
+        }
+        Err(response) => response,
+    }
+}
+
+/// The form, or the question whether to use a link: programs that only look at a link do not use
+/// it up.
+async fn show(browser: &Browser, head: &RequestHead) -> Response {
+    let query = pairs(head.uri.query().unwrap_or_default()).unwrap_or_default();
+    let value = |name: &str| {
+        let found = query.iter().find(|(known, _)| known == name);
+        found.map_or("", |(_, value)| value.as_str()).to_owned()
+    };
+    let link = value("link");
+    if link.is_empty() {
+        let public = browser.web.app.config.page.anonymous;
+        return html(
+            StatusCode::OK,
+            page::sign_in(None, local(&value("to")), public),
+        );
+    }
+    let app = &browser.web.app;
+    let now = app.engine.clock.now();
+    match find_session(&app.engine, &Secret::new(&*link), SessionKind::Link, now).await {
+        Ok(found) => html(
+            StatusCode::OK,
+            page::confirm_link(&found.client_id, &link, local(&value("to"))),
+        ),
+        Err(SessionError::Store(problem)) => {
+            tracing::warn!("cannot look up a link: {problem}");
+            html(StatusCode::SERVICE_UNAVAILABLE, page::away())
+        }
+        Err(_) => refused(USED),
+    }
+}
+
+const USED: &str = "This link was used, or is older than ten minutes. Make a new one with \
+    `fleetwright open`.";
+
+async fn by_link(browser: &Browser, link: &Secret) -> Result<Secret, Response> {
+    let app = &browser.web.app;
+    let now = app.engine.clock.now();
+    let sender = (
+        browser.origin.address.to_string(),
+        browser.origin.tags.request_id.clone(),
+    );
+    let opened = open_link(&app.engine, link, browser.name.clone(), sender, now).await;
+    opened.map_err(|problem| match problem {
+        SessionError::Store(problem) => {
+            tracing::warn!("cannot open a link: {problem}");
+            html(StatusCode::SERVICE_UNAVAILABLE, page::away())
+        }
+        SessionError::NotFound | SessionError::Sealed(_) => refused(USED),
+    })
+}
+
+async fn by_credentials(browser: &Browser, form: &Form) -> Result<Secret, Response> {
+    let certificate = form.text("certificate").trim();
+    let extension = match certificate {
+        "" => None,
+        text => {
+            let certificate: Certificate = serde_json::from_str(text)
+                .map_err(|_| refused("The certificate is not one of temporary credentials."))?;
+            access::hawk::extension(Some(&certificate), None)
+        }
+    };
+    let credentials = Credentials {
+        client_id: form.text("clientId").trim().to_owned(),
+        access_token: Secret::new(form.text("accessToken").trim()),
+        extension,
+    };
+    let app = &browser.web.app;
+    let now = app.engine.clock.now();
+    let caller = browser.origin.caller(app, &credentials, now).await;
+    let client_id = match caller {
+        Ok(caller) => caller.client_id,
+        Err(AuthenticationError::Refused(_)) => None,
+        Err(problem) => {
+            tracing::warn!("cannot check credentials: {problem}");
+            return Err(html(StatusCode::SERVICE_UNAVAILABLE, page::away()));
+        }
+    };
+    let Some(client_id) = client_id else {
+        // One answer for all reasons.
+        return Err(refused("These credentials are not valid."));
+    };
+    let sign_in = SignIn {
+        client_id,
+        credentials: stored(&credentials),
+        browser: browser.name.clone(),
+        by: "access token",
+        source_ip: browser.origin.address.to_string(),
+        request_id: browser.origin.tags.request_id.clone(),
+    };
+    let opened = open_session(&app.engine, SessionKind::Browser, sign_in, now).await;
+    opened.map_err(|problem| {
+        tracing::warn!("cannot open a session: {problem}");
+        html(StatusCode::SERVICE_UNAVAILABLE, page::away())
+    })
+}
+
+/// The refusal of an address that tries too often.
+fn too_often(browser: &Browser) -> Option<Response> {
+    let app = &browser.web.app;
+    let now = app.engine.clock.now();
+    app.open_calls.take(browser.origin.address, now).err()?;
+    let text = "Too many requests without credentials came from your address. Try again in a \
+        minute.";
+    let page = page::sign_in(Some(text), "/", false);
+    Some(html(StatusCode::TOO_MANY_REQUESTS, page))
+}
+
+async fn sign_out(browser: &Browser, form: &Form) -> Response {
+    if let Ok(person) = browser.person().await
+        && let Some(signed_in) = person.signed_in()
+    {
+        if !person.made(form.text("token")) {
+            return refused("This form is not from a page of your session.");
+        }
+        let app = &browser.web.app;
+        let ended = end_session(&app.engine, &signed_in.session, person.now()).await;
+        if let Err(problem) = ended {
+            tracing::warn!("cannot end a session: {problem}");
+            return html(StatusCode::SERVICE_UNAVAILABLE, page::away());
+        }
+    }
+    let mut response = see_other("/sign-in");
+    forget(browser, &mut response);
+    response
+}
+
+fn forget(browser: &Browser, response: &mut Response) {
+    let name = cookie::name(&browser.origin.host, browser.origin.is_encrypted);
+    let cookie = cookie::remove(&name, browser.origin.is_encrypted);
+    set_cookie(response, &cookie);
+}
+
+fn refused(text: &str) -> Response {
+    html(StatusCode::FORBIDDEN, page::sign_in(Some(text), "/", false))
+}
+
+/// Whether a form was sent by a page of this site. Browsers say so in one of two headers.
+pub(super) fn is_from_here(browser: &Browser, head: &RequestHead) -> bool {
+    let header = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
+    if let Some(site) = header("sec-fetch-site") {
+        return site == "same-origin" || site == "none";
+    }
+    match text_header(&head.headers, ORIGIN) {
+        None => true,
+        Some(origin) => {
+            let scheme = match browser.origin.is_encrypted {
+                true => "https",
+                false => "http",
+            };
+            let host = &browser.origin.host;
+            let (with, without) = (
+                format!("{scheme}://{}:{}", host.name, host.port),
+                format!("{scheme}://{}", host.name),
+            );
+            let usual = if browser.origin.is_encrypted { 443 } else { 80 };
+            origin == with || host.port == usual && origin == without
+        }
+    }
+}
+
+/// A path of this site; the start page instead of anything else.
+fn local(path: &str) -> &str {
+    let is_local = path.starts_with('/')
+        && !path.starts_with("//")
+        && !path.contains(['\\', '\r', '\n'])
+        && !path.starts_with("/sign-");
+    if is_local { path } else { "/" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_paths_of_this_site_follow_a_sign_in() {
+        for path in ["/", "/pools/a/b?x=1", "/%2F"] {
+            assert_eq!(local(path), path);
+        }
+        for path in ["", "//evil", "https://evil", "/\\evil", "x", "/sign-out"] {
+            assert_eq!(local(path), "/", "{path}");
+        }
+    }
+}
