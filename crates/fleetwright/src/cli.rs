@@ -23,7 +23,8 @@ use crate::commands::run_worker::WorkerCommand;
 use crate::commands::{
     audit, budget, builder, client, completions, config, cost, demo, doctor, documentation, error,
     event, explain, health, image, keys, launch_config, migrate, open, overrides, pool, provider,
-    queue, relay, role, rules, run_worker, scope, serve, task, tree, up, version, wait, worker,
+    queue, relay, role, rules, run_worker, scope, series, serve, status, task, tree, up, version,
+    wait, worker,
 };
 use crate::failure::{EXIT_CODES, Exit, Failure};
 use crate::session::Session;
@@ -65,6 +66,35 @@ struct Common {
     /// Print each request
     #[arg(short, long, global = true)]
     verbose: bool,
+}
+
+/// Reports about all pools.
+#[derive(Subcommand, Debug)]
+enum Report {
+    /// Show how long tasks waited, and for which causes
+    ///
+    /// The parts sum to the total. A run is charged when its wait has ended, in the hours and days
+    /// in which it waited.
+    Wait(wait::Arguments),
+    /// Show which launches fail, in all pools
+    ///
+    /// Shows the launch configs that are shut off, on trial or paused, with the cause, the next try
+    /// and the weight (own weight × balance × health). Then counts the launches by region, cause or
+    /// launch config. The weights always count the last hour.
+    Health(health::Arguments),
+    /// Show whether all is well: what is wrong now, and what to do about it
+    ///
+    /// The exit code is 1 if something is ill. docs/history.md has all kinds of problems.
+    Status(status::Arguments),
+    /// Show waiting tasks, capacity, launches and cost over time
+    ///
+    /// Of all pools, of a pool, or of a launch config. Times that no server recorded are named.
+    Series(series::Arguments),
+    /// Show where the money went: useful, booting, idle, failed, leaving, lost
+    ///
+    /// Sums up what machines cost, with those that run now, and orders them by what they waste. A
+    /// run that completed or failed by itself is useful. docs/costs.md has all rules.
+    Cost(cost::Arguments),
 }
 
 #[derive(Subcommand, Debug)]
@@ -128,22 +158,8 @@ enum Command {
     /// Explain why a task waits, and decisions about a pool or a worker
     #[command(subcommand)]
     Explain(explain::Verb),
-    /// Show how long tasks waited, and for which causes
-    ///
-    /// The parts sum to the total. A run is charged when its wait has ended, in the hours and days
-    /// in which it waited.
-    Wait(wait::Arguments),
-    /// Show which launches fail, in all pools
-    ///
-    /// Shows the launch configs that are shut off, on trial or paused, with the cause, the next try
-    /// and the weight (own weight × balance × health). Then counts the launches by region, cause or
-    /// launch config. The weights always count the last hour.
-    Health(health::Arguments),
-    /// Show where the money went: useful, booting, idle, failed, leaving, lost
-    ///
-    /// Sums up what machines cost, with those that run now, and orders them by what they waste. A
-    /// run that completed or failed by itself is useful. docs/costs.md has all rules.
-    Cost(cost::Arguments),
+    #[command(flatten)]
+    Report(Report),
     /// List and count the errors that providers and workers reported
     #[command(subcommand)]
     Error(error::Verb),
@@ -339,9 +355,7 @@ impl Cli {
             Command::Keys(verb) => keys::run(verb),
             Command::Tree(verb) => serving(tree::run(verb, common.json)),
             Command::Event(verb) => common.ask(verb, event::run),
-            Command::Wait(arguments) => common.ask(arguments, wait::run),
-            Command::Health(arguments) => common.ask(arguments, health::run),
-            Command::Cost(arguments) => common.ask(arguments, cost::run),
+            Command::Report(report) => report.run(common),
             Command::Open(arguments) => common.ask(arguments, open::run),
             Command::Error(verb) => common.ask(verb, error::run),
             Command::Provider(verb) => common.ask(verb, provider::run),
@@ -355,6 +369,18 @@ impl Cli {
             Command::Import(verb) => common.import(verb),
             #[cfg(not(feature = "import"))]
             Command::Import(_) => Err(left_out::failure("import")),
+        }
+    }
+}
+
+impl Report {
+    fn run(self, common: Common) -> Result<(), Failure> {
+        match self {
+            Self::Wait(arguments) => common.ask(arguments, wait::run),
+            Self::Health(arguments) => common.ask(arguments, health::run),
+            Self::Status(arguments) => common.ask(arguments, status::run),
+            Self::Series(arguments) => common.ask(arguments, series::run),
+            Self::Cost(arguments) => common.ask(arguments, cost::run),
         }
     }
 }

@@ -37,9 +37,11 @@ pub(crate) mod run_worker;
 mod runs;
 pub(crate) mod scope;
 mod selected_workers;
+pub(crate) mod series;
 pub(crate) mod serve;
 #[cfg(feature = "simulate")]
 pub(crate) mod simulate;
+pub(crate) mod status;
 pub(crate) mod task;
 pub(crate) mod tree;
 pub(crate) mod up;

@@ -13,6 +13,7 @@ pub mod doctor;
 pub mod events;
 pub mod exposure;
 mod finding;
+mod fleet_status;
 pub mod health;
 pub mod hosts;
 pub mod limits;

@@ -41,6 +41,7 @@ use crate::background::BROKER_READER;
 use crate::config::{Config, ConfigError, OutsideQueue};
 use crate::configured_providers::build_providers;
 use crate::events::{CatchUp, EventStream};
+use crate::fleet_status::LastStatus;
 use crate::health::HealthMonitor;
 use crate::hosts::Hosts;
 use crate::limits::{BodyBudget, OpenCalls, RefusalLog};
@@ -257,6 +258,7 @@ async fn assemble(
         open_calls,
         failed_authentications,
         pool_replies: PoolReplies::default(),
+        fleet_status: LastStatus::default(),
         started: now,
         tree: SharedTree::default(),
         live_builds: LiveBuilds::default(),

@@ -37,8 +37,8 @@ pub use fleet::{
 };
 pub use history::{
     audit, error_stats, event_readers, events, kept_runs, notice_causes, notices, outbox,
-    recorded_gaps, recorded_runs, recorded_workers, run_counts, run_messages, run_outcomes,
-    wait_accounts, wait_messages, worker_errors,
+    recorded_gaps, recorded_runs, recorded_workers, run_counts, run_messages, run_outcomes, series,
+    series_points, wait_accounts, wait_messages, worker_errors,
 };
 pub use queue::{
     announced_tasks, artifacts, cache_purges, claimants, claimed_tasks, demand, dependencies,

@@ -29,7 +29,8 @@ static ALL: &[&[&Statement]] = lists! {
         worker_counts
         worker_supply workers;
     history: audit error_stats event_readers events kept_runs notice_causes notices outbox
-        recorded_gaps recorded_runs recorded_workers run_counts run_messages run_outcomes
+        recorded_gaps recorded_runs recorded_workers run_counts run_messages run_outcomes series
+        series_points
         wait_accounts wait_messages worker_errors;
     queue: announced_tasks artifacts cache_purges claimants claimed_tasks demand dependencies
         pending_tasks queue_workers task_groups task_queues task_waits tasks worker_metadata;

@@ -8,7 +8,7 @@ use domain::cost::{CostKind, CostScope, Currency, Spent, Uses};
 use domain::id::{LaunchConfigId, PoolId, ProviderId};
 use domain::time::{DAY_MS, Timestamp};
 
-use crate::engine::{Result, Statement, Table, Tx, Value, statements};
+use crate::engine::{Result, Statement, Table, Tx, Value, statements, to_json};
 
 static TABLE: Table = Table::unlisted("cost_accounts", 1);
 
@@ -112,6 +112,10 @@ statements! { TABLE;
     ADD "cost_add" = concat!(
         "INSERT INTO costs (began, hours, account, ", amounts!(), ") VALUES ($1, 1, $2, $3, $4, \
          $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) ", add_to_row!());
+    CHARGE "cost_account_charge" =
+        "UPDATE cost_accounts SET charged = cost_accounts.charged \
+         + CAST(v.value ->> 1 AS BIGINT) FROM json_each($1) AS v \
+         WHERE account = CAST(v.value ->> 0 AS BIGINT)";
     OLDEST_HOUR "cost_oldest_hour" =
         "SELECT began FROM costs WHERE hours = 1 ORDER BY began LIMIT 1";
     FOLD "cost_fold" = concat!(
@@ -186,6 +190,15 @@ pub(crate) fn open(
 ) -> Result<()> {
     let account = (pool_id, launch_config, provider_id, currency);
     tx.run(&OPEN, account)
+}
+
+/// Adds to the money that was ever charged to these accounts.
+pub(crate) fn charge(tx: &mut Tx<'_>, micros: &BTreeMap<i64, i64>) -> Result<()> {
+    let rows: Vec<(i64, i64)> = micros.iter().map(|(key, value)| (*key, *value)).collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    tx.run(&CHARGE, to_json(&rows))
 }
 
 /// Adds to the amounts of an hour.

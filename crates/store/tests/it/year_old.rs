@@ -133,11 +133,25 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "it counts all that is live, once a minute for the series, or for the status, which is read \
+         once a second at most",
+        &[
+            "pool_wait_list",
+            "series_count_costs",
+            "series_count_requested",
+            "series_count_tasks",
+            "series_count_workers",
+            "series_list_maxima",
+        ],
+    ),
+    (
         "it tidies a table that is small because of that, every few minutes",
         &[
             "offering_news_delete_before",
             "pool_news_delete_orphans",
             "pool_wait_delete_orphans",
+            "series_list_unused",
+            "series_thin_maxima",
             "wait_boundary_crowded",
         ],
     ),
