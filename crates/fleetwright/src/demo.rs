@@ -13,6 +13,7 @@ mod floor;
 mod load;
 mod past;
 mod past_images;
+mod past_series;
 mod scene;
 mod site;
 mod week;

@@ -13,8 +13,10 @@ use engine::clock::SystemClock;
 use server::config::Config;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::open;
 use super::serve::{self, stop_signal, url_of};
 use super::up;
+use crate::client::Client;
 use crate::data_folder::DataFolder;
 use crate::demo::{Api, Cast, Clouds, Floor, Load, Scene, begin, make_past};
 use crate::failure::Failure;
@@ -76,7 +78,14 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
             Ok(started) => driver = Some(started),
             Err(error) => output::failure(&Failure::from(error)),
         }
-        output::out(&welcome(&root_url, &data, folder.is_temporary));
+        let owner = up::owner_client(root_url.clone(), owner.access_token);
+        let welcome = Welcome {
+            root_url,
+            folder: data.path().to_owned(),
+            owner_file: data.owner_file(),
+            is_temporary: folder.is_temporary,
+        };
+        tokio::spawn(async move { output::out(&welcome.text(owner).await) });
     };
     let doctor = format!("fleetwright doctor --data {}", quoted_path(data.path()));
     let done = Box::pin(serve::run_with(config, providers, stop, ready, &doctor)).await;
@@ -140,18 +149,37 @@ fn prepare(arguments: &Arguments, data: &DataFolder) -> Result<(Config, Credenti
     Ok((config, owner))
 }
 
-fn welcome(root_url: &str, data: &DataFolder, is_temporary: bool) -> String {
-    let program = up::program_name();
-    let owner = data.owner_file();
-    let end = if is_temporary {
-        "Ctrl-C stops the demo and removes its data."
-    } else {
-        "Ctrl-C stops the demo. Its data stays."
-    };
-    format!(
-        "\
-fleetwright demo is ready at {root_url}
+/// The text that is printed when the server is ready.
+struct Welcome {
+    root_url: String,
+    folder: PathBuf,
+    owner_file: PathBuf,
+    is_temporary: bool,
+}
 
+impl Welcome {
+    async fn text(&self, owner: Result<Client, Failure>) -> String {
+        let link = match owner {
+            Ok(owner) => open::create(&owner).await,
+            Err(failure) => Err(failure),
+        };
+        let link = link.map(|reply| reply["url"].as_str().unwrap_or_default().to_owned());
+        let link = link.unwrap_or_else(|failure| {
+            output::failure(&failure);
+            self.root_url.clone()
+        });
+        let program = up::program_name();
+        let end = if self.is_temporary {
+            "Ctrl-C stops the demo and removes its data."
+        } else {
+            "Ctrl-C stops the demo. Its data stays."
+        };
+        format!(
+            "\
+fleetwright demo is ready at {}
+
+  pages        {link}
+               (signs one browser in, once; `{program} open` makes another link)
   fleet        made-up pools in three fake clouds and a datacentre, with a week of history
   data folder  {}
   credentials  {} (client {OWNER}, all scopes)
@@ -159,6 +187,7 @@ fleetwright demo is ready at {root_url}
 Look at it, in another terminal:
 
   . {}
+  {program} status
   {program} pool list
   {program} health
   {program} cost --by pool
@@ -167,10 +196,12 @@ Look at it, in another terminal:
   {program} explain pool proj-build/linux-large
 
 {end}",
-        data.path().display(),
-        owner.display(),
-        quoted_path(&owner),
-    )
+            self.root_url,
+            self.folder.display(),
+            self.owner_file.display(),
+            quoted_path(&self.owner_file),
+        )
+    }
 }
 
 fn quoted_path(path: &Path) -> String {

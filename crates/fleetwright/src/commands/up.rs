@@ -231,7 +231,7 @@ fn has_local_workers(config: &Config) -> bool {
 }
 
 /// The API of the server, with the credentials of its owner.
-fn owner_client(root_url: String, access_token: Secret) -> Result<Client, Failure> {
+pub(super) fn owner_client(root_url: String, access_token: Secret) -> Result<Client, Failure> {
     let credentials = Some(Credentials {
         client_id: OWNER.to_owned(),
         access_token,

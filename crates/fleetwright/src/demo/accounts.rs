@@ -16,18 +16,23 @@ use domain::pool::Pool;
 use domain::recording::{RecordedRun, RecordedWorker};
 use domain::run_outcome::RunOutcome;
 use domain::task::Priority;
-use domain::time::{DAY_MS, HOUR_MS, SECOND_MS, Timestamp};
+use domain::time::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp};
 use domain::waits::{Accounts, charge};
 use rand::RngExt as _;
 use rand::rngs::StdRng;
 use serde_json::{Map, Value, json};
 use store::{Store, StoreError};
 
+use super::past_series::PastSeries;
 use super::scene::{ErrorSeries, Hosts, Scene, before, whole};
 use super::week::{PastMachine, PastPool, PastWeek, Place, simulate};
 
 /// The simulated days.
 const DAYS: i64 = 7;
+/// The last minutes are recorded by the server itself.
+const SERIES_END_MS: i64 = 3 * MINUTE_MS;
+/// The kind of the errors of refused launches.
+const REFUSAL: &str = "creation-error";
 /// Costs of hours become costs of days after this time, as on a running server.
 const HOURLY_MS: i64 = 2 * DAY_MS;
 
@@ -50,6 +55,7 @@ pub(super) async fn write(
     random: &mut StdRng,
 ) -> anyhow::Result<()> {
     let since = now.plus_millis(-DAYS * DAY_MS).start_of(HOUR_MS);
+    let mut series_of_week = PastSeries::new(since, now.plus_millis(-SERIES_END_MS));
     for week in &scene.week {
         let id: PoolId = week.pool.parse().context("a pool of the week")?;
         let (pool, places) = read_pool(store, &id).await?;
@@ -64,6 +70,11 @@ pub(super) async fn write(
         let series = scene.errors.iter().filter(|it| it.pool == week.pool);
         for series in series {
             rows.add_errors(series, &past, &past_pool, now, random);
+        }
+        series_of_week.add_pool(week, &past_pool, &past);
+        for (config, moments) in rows.refusals() {
+            let name = (week.pool.clone(), config.to_string());
+            series_of_week.add_refusals(&name, &moments);
         }
         let written = store.write("demo_week", move |tx| {
             let rows = rows.clone();
@@ -89,7 +100,8 @@ pub(super) async fn write(
         while store::cost_accounts::fold_hour(tx, hourly)? {}
         Ok::<_, StoreError>(())
     });
-    folded.await.context("cannot sum up the costs of days")
+    folded.await.context("cannot sum up the costs of days")?;
+    series_of_week.write(store, now).await
 }
 
 /// The names of declared hosts.
@@ -139,6 +151,18 @@ fn place(config: &LaunchConfig, pool: &Pool) -> Option<Place> {
 }
 
 impl Rows {
+    /// When launches of each launch config were refused.
+    fn refusals(&self) -> BTreeMap<&LaunchConfigId, Vec<Timestamp>> {
+        let mut refusals: BTreeMap<&LaunchConfigId, Vec<Timestamp>> = BTreeMap::new();
+        let refused = self.errors.iter().filter(|error| error.kind == REFUSAL);
+        for error in refused {
+            if let Some(config) = &error.launch_config_id {
+                refusals.entry(config).or_default().push(error.reported);
+            }
+        }
+        refusals
+    }
+
     fn of(past: &PastWeek, pool: &PastPool, owner: &str) -> Self {
         let mut rows = Self::default();
         let mut lives: Vec<Vec<MeteredRun>> = vec![Vec::new(); past.machines.len()];

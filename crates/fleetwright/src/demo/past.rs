@@ -222,6 +222,7 @@ impl<'a> PastServer<'a> {
                 activate(&mut ending).await;
             }
             activate(&mut learner).await;
+            engine::series::record(engine).await?;
             left_ms -= STEP_MS;
         }
         activate(&mut Outcomes(Arc::clone(&self.app))).await;

@@ -117,6 +117,9 @@ fn has_a_week_of_accounts(server: &Server) {
     let costs = server.json(&["cost", "--by", "day", "--since", "7d"]);
     let days = list(&costs, "lines").filter(|day| day["costMicros"].as_i64() > Some(0));
     assert!(days.count() >= 7, "{costs}");
+    let series = server.json(&["series", "--step", "day", "--since", "7d"]);
+    let busy = list(&series, "points").filter(|day| day["launched"].as_i64() > Some(0));
+    assert!(busy.count() >= 7, "{series}");
     let errors = server.json(&["error", "stats"]);
     let codes = &errors["totals"]["code"];
     for code in [
