@@ -15,6 +15,7 @@ pub static STYLE: Asset = Asset {
     name: "style",
     content_type: "text/css; charset=utf-8",
     text: concat!(
+        include_str!("assets/palette.css"),
         include_str!("assets/page.css"),
         include_str!("assets/charts.css")
     ),
@@ -24,8 +25,19 @@ pub static STYLE: Asset = Asset {
 pub static SCRIPT: Asset = Asset {
     name: "script",
     content_type: "text/javascript; charset=utf-8",
-    text: include_str!("assets/page.js"),
+    text: concat!(
+        include_str!("assets/page.js"),
+        include_str!("assets/charts.js")
+    ),
     stamp: LazyLock::new(|| stamp(SCRIPT.text)),
+};
+
+/// Moves the cursor of the charts.
+pub static CHARTS: Asset = Asset {
+    name: "charts",
+    content_type: "text/javascript; charset=utf-8",
+    text: include_str!("assets/charts.js"),
+    stamp: LazyLock::new(|| stamp(CHARTS.text)),
 };
 
 pub static ICON: Asset = Asset {
@@ -45,7 +57,7 @@ impl Asset {
 /// The file at this address of the site.
 #[must_use]
 pub fn find(path: &str) -> Option<&'static Asset> {
-    [&STYLE, &SCRIPT, &ICON]
+    [&STYLE, &SCRIPT, &CHARTS, &ICON]
         .into_iter()
         .find(|asset| asset.url() == path)
 }
@@ -53,7 +65,7 @@ pub fn find(path: &str) -> Option<&'static Asset> {
 /// Names the release: a page of another one is loaded again.
 #[must_use]
 pub fn release() -> String {
-    format!("{}{}", *STYLE.stamp, *SCRIPT.stamp)
+    format!("{}{}{}", *STYLE.stamp, *SCRIPT.stamp, *CHARTS.stamp)
 }
 
 /// FNV-1a: it only has to differ from one release to the next.

@@ -2,8 +2,8 @@
 
 use maud::{DOCTYPE, Markup, html};
 
-use crate::assets;
 use crate::view::{Part, Person, View, Visit};
+use crate::{assets, charts};
 
 /// The complete document of a page.
 #[must_use]
@@ -56,9 +56,11 @@ impl Frame<'_> {
                     link rel="icon" href=(assets::ICON.url());
                     link rel="stylesheet" href=(assets::STYLE.url());
                     script type="module" src=(assets::SCRIPT.url()) {}
+                    script type="module" src=(assets::CHARTS.url()) {}
                 }
                 body data-live[self.is_live] {
                     a .skip href="#main" { "Skip to content" }
+                    (charts::hatches())
                     (self.head())
                     main #main { (content) }
                     (self.foot())

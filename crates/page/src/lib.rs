@@ -6,6 +6,7 @@
 mod actions;
 mod api;
 pub mod assets;
+pub mod charts;
 mod frame;
 mod json;
 mod links;

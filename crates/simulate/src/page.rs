@@ -3,16 +3,15 @@
 //! It has charts, and neither scripts nor resources.
 
 mod charts;
-mod svg;
 
-use std::fmt::Write;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use page::charts::{PALETTE, STYLE, hatches};
 
 use crate::statistics::Estimate;
 use crate::study::{Measure, ScenarioResult, StrategyResult, Study};
 use charts::{costs, course, delays, differences};
-use svg::escaped;
 
-const STYLE: &str = include_str!("page/style.css");
+const OWN_STYLE: &str = include_str!("page/style.css");
 
 /// The columns of the tables: title, measure, decimals.
 const COLUMNS: [(&str, Measure, usize); 12] = [
@@ -53,146 +52,133 @@ pub struct Introduction {
     pub paragraphs: Vec<String>,
 }
 
-/// A page about any results, with a section for each. The texts are escaped.
+/// A page about any results, with a section for each.
 pub fn page_of(
     text: &Introduction,
     strategies: &[&str],
     seeds: &[u64],
     results: &[ScenarioResult],
 ) -> String {
-    let mut body = String::new();
-    let title = text.title;
-    push(&mut body, format_args!("<h1>{title}</h1>"));
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width,initial-scale=1";
+                title { (text.title) }
+                style { (PreEscaped(PALETTE)) (PreEscaped(OWN_STYLE)) (PreEscaped(STYLE)) }
+            }
+            body {
+                (hatches())
+                main { (content(text, strategies, seeds, results)) }
+            }
+        }
+    };
+    page.into_string()
+}
+
+fn content(
+    text: &Introduction,
+    strategies: &[&str],
+    seeds: &[u64],
+    results: &[ScenarioResult],
+) -> Markup {
     let seed_names: Vec<String> = seeds.iter().map(u64::to_string).collect();
-    push(
-        &mut body,
-        format_args!(
-            "<p>Means over the seeds {}. J is the cost, and a dollar for each hour that a task is \
-             delayed.</p>",
-            seed_names.join(", ")
-        ),
-    );
-    for paragraph in &text.paragraphs {
-        push(&mut body, format_args!("<p>{}</p>", escaped(paragraph)));
+    html! {
+        h1 { (text.title) }
+        p {
+            "Means over the seeds " (seed_names.join(", ")) ". J is the cost, and a dollar for each "
+            "hour that a task is delayed."
+        }
+        @for paragraph in &text.paragraphs { p { (paragraph) } }
+        @if let [first, _, ..] = strategies {
+            h2 { "J compared with " (first) }
+            p {
+                "In percent, with 95 % confidence intervals of the paired differences. "
+                "Less is better."
+            }
+            (differences(results))
+        }
+        @for result in results { (section(result, seeds.first())) }
     }
-    push(&mut body, legend(strategies));
-    if let [first, _, ..] = strategies {
-        push(
-            &mut body,
-            format_args!(
-                "<h2>J compared with {}</h2><p>In percent, with 95 % confidence intervals of \
-                 the paired differences. Less is better.</p>{}",
-                escaped(first),
-                differences(results)
-            ),
-        );
-    }
-    for result in results {
-        push(&mut body, section(result, seeds.first()));
-    }
-    format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width\">\n\
-         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n\
-         <body>\n{body}</body>\n</html>\n"
-    )
 }
 
-fn push(text: &mut String, part: impl std::fmt::Display) {
-    writeln!(text, "{part}").expect("writing to a string cannot fail");
-}
-
-/// The colours of the strategies.
-fn legend(strategies: &[&str]) -> String {
-    let entries = strategies.iter().enumerate().map(|(index, strategy)| {
-        let strategy = escaped(strategy);
-        format!("<span class=\"mark c{index}\"></span>{strategy}")
-    });
-    let entries: Vec<String> = entries.collect();
-    format!("<p class=\"legend\">{}</p>", entries.join(" "))
-}
-
-fn section(result: &ScenarioResult, seed: Option<&u64>) -> String {
-    let mut text = String::new();
-    let (name, about) = (escaped(&result.scenario), escaped(&result.about));
-    push(&mut text, format_args!("<h2 id=\"{name}\">{name}</h2>"));
-    push(&mut text, format_args!("<p>{about}</p>"));
-    push(&mut text, "<div class=\"charts\">");
-    push(
-        &mut text,
-        figure("Cost and delay: together they are J, in $", &costs(result)),
-    );
-    push(
-        &mut text,
-        figure("Delay p50, p95 and p99, in seconds", &delays(result)),
-    );
-    push(&mut text, "</div>");
-    if let Some(seed) = seed {
-        let caption = format!(
-            "Machines with seed {seed}; grey: tasks that would run if none waited; dashed: \
-             waiting tasks"
-        );
-        push(&mut text, figure(&caption, &course(result)));
+fn section(result: &ScenarioResult, seed: Option<&u64>) -> Markup {
+    html! {
+        h2 id=(result.scenario) { (result.scenario) }
+        p { (result.about) }
+        div class="two" {
+            (figure("Cost, then delay: together they are J", &costs(result)))
+            (figure("Delay: p50, p95 and, lightest, p99", &delays(result)))
+        }
+        @if let Some(seed) = seed {
+            (figure(&format!("Machines and waiting tasks with seed {seed}"), &course(result)))
+        }
+        (table(result))
+        (pools_table(result))
     }
-    push(&mut text, table(result));
-    push(&mut text, pools_table(result));
-    text
 }
 
-fn figure(caption: &str, chart: &str) -> String {
-    let caption = escaped(caption);
-    format!("<figure><figcaption>{caption}</figcaption>{chart}</figure>")
+fn figure(caption: &str, chart: &Markup) -> Markup {
+    html! { figure { figcaption { (caption) } (chart) } }
 }
 
-fn table(result: &ScenarioResult) -> String {
-    let titles = COLUMNS.map(|(title, _, _)| format!("<th>{title}</th>"));
-    let mut text = format!(
-        "<table><thead><tr><th>strategy</th>{}<th>J difference</th></tr></thead><tbody>",
-        titles.concat()
-    );
-    for strategy in &result.strategies {
-        let cells = COLUMNS.map(|(_, measure, decimals)| {
-            let estimate = strategy.mean.get(measure);
-            format!(
-                "<td>{}</td>",
-                estimate.map_or("–".to_owned(), |it| amount(it, decimals))
-            )
-        });
-        let difference = strategy.difference.as_ref();
-        let difference = difference.and_then(|it| it.percent(Measure::J));
-        let difference = difference.map_or("–".to_owned(), |it| format!("{} %", amount(it, 1)));
-        text.push_str(&format!(
-            "<tr><th>{}</th>{}<td>{difference}</td></tr>",
-            escaped(&strategy.strategy),
-            cells.concat()
-        ));
+fn table(result: &ScenarioResult) -> Markup {
+    html! {
+        div class="tw" role="region" aria-label={ "Measures of " (result.scenario) } tabindex="0" {
+            table {
+                thead {
+                    tr {
+                        th scope="col" { "strategy" }
+                        @for (title, _, _) in COLUMNS { th scope="col" class="n" { (title) } }
+                        th scope="col" class="n" { "J difference" }
+                    }
+                }
+                tbody {
+                    @for strategy in &result.strategies {
+                        tr {
+                            th scope="row" { (strategy.strategy) }
+                            @for (_, measure, decimals) in COLUMNS {
+                                td class="n" { (amount(strategy.mean.get(measure), decimals, "")) }
+                            }
+                            @let difference = strategy.difference.as_ref();
+                            @let difference = difference.and_then(|it| it.percent(Measure::J));
+                            td class="n" { (amount(difference, 1, " %")) }
+                        }
+                    }
+                }
+            }
+        }
     }
-    text.push_str("</tbody></table>");
-    text
 }
 
 /// The mean delay of each pool, if there are several.
-fn pools_table(result: &ScenarioResult) -> String {
+fn pools_table(result: &ScenarioResult) -> Markup {
     let pools = pool_delays(&result.strategies);
     let Some((_, first)) = pools.first().filter(|(_, pools)| pools.len() > 1) else {
-        return String::new();
+        return html! {};
     };
-    let titles = first
-        .iter()
-        .map(|(pool, _)| format!("<th>{}</th>", escaped(pool)));
-    let mut text = format!(
-        "<table><thead><tr><th>mean delay s</th>{}</tr></thead><tbody>",
-        titles.collect::<String>()
-    );
-    for (strategy, delays) in &pools {
-        let cells = delays
-            .iter()
-            .map(|(_, delay)| format!("<td>{delay:.0}</td>"));
-        let cells: String = cells.collect();
-        text.push_str(&format!("<tr><th>{}</th>{cells}</tr>", escaped(strategy)));
+    html! {
+        div class="tw" role="region" aria-label={ "Delays of pools, " (result.scenario) }
+            tabindex="0" {
+            table {
+                thead {
+                    tr {
+                        th scope="col" { "mean delay s" }
+                        @for (pool, _) in first { th scope="col" class="n" { (pool) } }
+                    }
+                }
+                tbody {
+                    @for (strategy, delays) in &pools {
+                        tr {
+                            th scope="row" { (strategy) }
+                            @for (_, delay) in delays { td class="n" { (format!("{delay:.0}")) } }
+                        }
+                    }
+                }
+            }
+        }
     }
-    text.push_str("</tbody></table>");
-    text
 }
 
 /// By strategy: the pools with their mean delays over the seeds, in seconds.
@@ -213,10 +199,17 @@ pub fn pool_delays(strategies: &[StrategyResult]) -> Vec<(&str, Vec<(String, f64
 }
 
 /// `12.3 ± 0.4`
-fn amount(estimate: Estimate, decimals: usize) -> String {
-    let mean = format!("{:.decimals$}", estimate.mean);
-    match estimate.margin {
-        Some(margin) => format!("{mean} <small>± {margin:.decimals$}</small>"),
-        None => mean,
+fn amount(estimate: Option<Estimate>, decimals: usize, unit: &str) -> Markup {
+    html! {
+        @match estimate {
+            None => "–",
+            Some(estimate) => {
+                (format!("{:.decimals$}", estimate.mean))
+                @if let Some(margin) = estimate.margin {
+                    " " small { "± " (format!("{margin:.decimals$}")) }
+                }
+                (unit)
+            }
+        }
     }
 }

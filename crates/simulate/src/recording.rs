@@ -1,4 +1,4 @@
-//! Recordings: the history of a server, which simulations replay.
+//! Recordings of servers, to replay.
 //!
 //! A recording is a list of entries. Its file has one entry on each line, in JSON, and the first
 //! says what it is. Entries that cannot be used are left out, and counted in notes.

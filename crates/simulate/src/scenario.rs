@@ -1,4 +1,4 @@
-//! Scenarios: the load, the clouds and the pools of a simulation.
+//! Scenarios: the load, clouds and pools of a simulation.
 
 mod catalog;
 mod clouds;

@@ -1,4 +1,4 @@
-//! Studies: strategies side by side, in several scenarios and with several seeds.
+//! Studies: strategies side by side, in several scenarios and seeds.
 
 mod seeds;
 mod series;

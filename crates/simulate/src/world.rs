@@ -1,4 +1,4 @@
-//! The simulated world: runs the events of a scenario.
+//! Runs the events of a scenario.
 //!
 //! It asks a planner at each tick and scan.
 

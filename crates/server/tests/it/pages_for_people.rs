@@ -87,26 +87,25 @@ async fn world() -> World {
     World::open(Database::sqlite(), |_| {}).await
 }
 
-on_both!(a_browser_signs_in_and_out_again, |database| {
-    let world = World::open(database, |_| {}).await;
-    let stranger = Browser::new().get(&world, "/").await;
+on_both!(a_browser_signs_in_and_out_again, |world| {
+    let stranger = Browser::new().get(world, "/").await;
     assert_eq!(stranger.status, 401);
     assert!(stranger.text.contains("Access token"));
-    let browser = Browser::of(&world, &world.root()).await;
+    let browser = Browser::of(world, &world.root()).await;
     for flag in ["HttpOnly", "SameSite=Strict", "Path=/"] {
         let again = Browser::new()
-            .form(&world, "/sign-in", &credentials(&world.root()))
+            .form(world, "/sign-in", &credentials(&world.root()))
             .await;
         assert!(again.header("set-cookie").contains(flag), "{flag}");
     }
-    let page = browser.get(&world, "/").await;
+    let page = browser.get(world, "/").await;
     assert_eq!(page.status, 200);
     assert!(page.text.contains(&world.root().client_id));
-    let token = browser.token(&world).await;
+    let token = browser.token(world).await;
     let fields = format!("token={token}");
-    let out = browser.form(&world, "/sign-out", &fields).await;
+    let out = browser.form(world, "/sign-out", &fields).await;
     assert_eq!((out.status, out.header("location")), (303, "/sign-in"));
-    assert_eq!(browser.get(&world, "/").await.status, 401);
+    assert_eq!(browser.get(world, "/").await.status, 401);
 });
 
 #[tokio::test]
@@ -125,8 +124,7 @@ async fn wrong_credentials_get_one_answer() {
     assert_eq!(texts[0], texts[1]);
 }
 
-on_both!(a_link_signs_one_browser_in_once, |database| {
-    let world = World::open(database, |_| {}).await;
+on_both!(a_link_signs_one_browser_in_once, |world| {
     let root = world.root();
     let body = json!({"clientId": root.client_id, "accessToken": root.token.expose()});
     let made = world.post("fleetwright:/sign-in-links", body).anonymously();
@@ -135,14 +133,14 @@ on_both!(a_link_signs_one_browser_in_once, |database| {
     // Programs that only look at the link do not use it up.
     for _ in 0..3 {
         let page = Browser::new()
-            .get(&world, &format!("/sign-in?link={link}&to=/waiting"))
+            .get(world, &format!("/sign-in?link={link}&to=/waiting"))
             .await;
         assert_eq!(page.status, 200);
         assert!(page.text.contains(&root.client_id));
         assert_eq!(page.header("set-cookie"), "");
     }
     let fields = format!("link={link}&to=/waiting");
-    let asks = [(); 2].map(|()| Browser::new().form(&world, "/sign-in", &fields).send());
+    let asks = [(); 2].map(|()| Browser::new().form(world, "/sign-in", &fields).send());
     let [first, second] = asks;
     let (first, second) = tokio::join!(first, second);
     let mut statuses = [first.status, second.status];
@@ -152,9 +150,9 @@ on_both!(a_link_signs_one_browser_in_once, |database| {
     assert_eq!(winner.header("location"), "/waiting");
     let mut browser = Browser::new();
     browser.keep(&winner);
-    assert_eq!(browser.get(&world, "/").await.status, 200);
+    assert_eq!(browser.get(world, "/").await.status, 200);
     let late = Browser::new()
-        .get(&world, &format!("/sign-in?link={link}"))
+        .get(world, &format!("/sign-in?link={link}"))
         .await;
     assert_eq!(late.status, 403);
 });
@@ -222,27 +220,25 @@ async fn a_session_ends_with_its_client_and_follows_its_scopes() {
     );
 }
 
-on_both!(a_session_that_is_not_used_ends, |database| {
-    let world = World::open(database, |_| {}).await;
-    let browser = Browser::of(&world, &world.root()).await;
+on_both!(a_session_that_is_not_used_ends, |world| {
+    let browser = Browser::of(world, &world.root()).await;
     for _ in 0..4 {
         world.clock.advance_ms(5 * DAY_MS);
-        assert_eq!(browser.get(&world, "/").await.status, 200);
+        assert_eq!(browser.get(world, "/").await.status, 200);
     }
     world.clock.advance_ms(8 * DAY_MS);
-    assert_eq!(browser.get(&world, "/").await.status, 401);
+    assert_eq!(browser.get(world, "/").await.status, 401);
 });
 
-on_both!(a_client_has_a_limited_number_of_sessions, |database| {
-    let world = World::open(database, |_| {}).await;
+on_both!(a_client_has_a_limited_number_of_sessions, |world| {
     let mut browsers = Vec::new();
     for _ in 0..21 {
-        browsers.push(Browser::of(&world, &world.root()).await);
+        browsers.push(Browser::of(world, &world.root()).await);
         world.clock.advance_ms(HOUR_MS);
     }
     let mut statuses = Vec::new();
     for browser in &browsers {
-        statuses.push(browser.get(&world, "/rules").await.status);
+        statuses.push(browser.get(world, "/rules").await.status);
     }
     assert_eq!(statuses[0], 401);
     assert!(statuses[1..].iter().all(|status| *status == 200));

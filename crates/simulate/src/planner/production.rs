@@ -1,4 +1,4 @@
-//! The production planner: the server's own code, about a simulated fleet.
+//! The production planner: the server's own code.
 //!
 //! It keeps the facts that the server reads from its store, and calls the same functions:
 //! `Facts::is_content`, `Facts::snapshot` and `domain::plan::plan`.

@@ -167,6 +167,12 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
     (
         "The size of a simulation, a drawing or a table of rates.",
         &[
+            "page::charts::heat::SHADES",
+            "page::charts::path::HEIGHT",
+            "page::charts::path::WIDTH",
+            "page::charts::spark::HEIGHT",
+            "page::charts::spark::WIDTH",
+            "page::charts::tone::N_CATEGORIES",
             "simulate::recording::reader::MAX_CAPACITY",
             "simulate::scenario::catalog::MAX_CAPACITY",
             "simulate::scenario::loads::N_RATE_STEPS",

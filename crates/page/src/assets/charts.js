@@ -1,0 +1,76 @@
+// Moves one cursor over all charts of a page. Every chart can be read without it.
+const WIDTH = 2000;
+const HOUR = 3600000;
+const known = new WeakMap();
+
+/** The texts of a legend's entry for all columns. */
+function textsOf(element) {
+  const source = element.dataset.values;
+  if (known.get(element)?.source !== source) {
+    const texts = source.split('|').flatMap((run) => {
+      const [text, n] = run.split('*');
+      return Array(+(n ?? 1)).fill(text);
+    });
+    known.set(element, { source, texts });
+  }
+  return known.get(element).texts;
+}
+
+function rangeOf(chart) {
+  const [first, width, n, from, to] = chart.dataset.cursor.split(' ').map(Number);
+  return { first, width, n, from, to };
+}
+
+const times = [undefined, '2-digit'].map((second) => new Intl.DateTimeFormat('en-GB', {
+  timeZone: 'UTC', day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit', second,
+}));
+
+function textOf(at, { from, to }) {
+  return times[+(to - from < HOUR)].format(at);
+}
+
+/** Moves the cursor of all charts. Other scripts hear of it by the event `cursor`. */
+export function moveCursor(at) {
+  for (const chart of document.querySelectorAll('[data-cursor]')) {
+    const { first, width, n, from, to } = rangeOf(chart);
+    const column = Math.max(0, Math.min(n - 1, Math.floor((at - first) / width)));
+    for (const value of chart.querySelectorAll('[data-values]')) {
+      value.textContent = textsOf(value)[column];
+    }
+    const when = chart.querySelector('[data-when]');
+    if (when) when.textContent = textOf(at, { from, to });
+    const middle = n === 1 ? at : first + Math.floor((column + 0.5) * width);
+    const place = Math.max(0, Math.min(1, (middle - from) / (to - from)));
+    for (const line of chart.querySelectorAll('path.cur')) {
+      line.setAttribute('d', `M${Math.round(place * WIDTH)} 0v500`);
+    }
+  }
+  for (const scrub of document.querySelectorAll('[data-scrub]')) {
+    scrub.value = at;
+    scrub.setAttribute('aria-valuetext', textOf(at, { from: +scrub.min, to: +scrub.max }));
+  }
+  dispatchEvent(new CustomEvent('cursor', { detail: { at } }));
+}
+
+/* The field, the pointer and the keys move it. It stays there when parts of the page change. */
+let chosen = null;
+function choose(at) {
+  chosen = at;
+  moveCursor(at);
+}
+function point(event) {
+  const plot = event.target.closest?.('[data-cursor] .ch[role=img]');
+  if (!plot || (event.pointerType !== 'mouse' && !event.buttons)) return;
+  const { from, to } = rangeOf(plot.closest('[data-cursor]'));
+  const box = plot.getBoundingClientRect();
+  const share = Math.max(0, Math.min(1, (event.clientX - box.left) / box.width));
+  choose(Math.round(from + share * (to - from)));
+}
+addEventListener('input', ({ target }) => {
+  if (target.matches('[data-scrub]')) choose(+target.value);
+});
+addEventListener('pointermove', point);
+addEventListener('pointerdown', point);
+addEventListener('changed', () => {
+  if (chosen !== null) moveCursor(chosen);
+});
