@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(rows.len(), 3, "{text}");
         assert_eq!(rows[1], ["2026-11-21", "00:00", "not", "recorded", "×2"]);
         assert_eq!(rows[2][..4], ["2026-11-21", "02:00", "1.5", "0"]);
-        assert_eq!(rows[2][12..], ["$1.25", "1", "min", "1", "s"]);
+        assert_eq!(rows[2][12..], ["$1.25", "1", "min", "01", "s"]);
         let nothing = json!({"points": []});
         assert_eq!(super::text(&nothing), "Nothing was recorded yet.\n");
     }

@@ -237,7 +237,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
         .about(HISTORY, "Read short series of many pools")
         .describe(
             "For each pool, the most waiting tasks and the highest capacity in `points` parts (by \
-             default 48, at most 200) of the time from `from` up to `until` (by default the last \
+             default 24, at most 200) of the time from `from` up to `until` (by default the last \
              day). At most 200 pools are in one reply.",
         ),
     on("seriesOfPool", Get, "/series/pool/<workerPoolId>")

@@ -158,8 +158,6 @@ INSERT INTO offering_news (offering, provider_id, observed, news)
 SELECT 'cloud region-' || (i % 4) || ' kind-' || i, 'cloud', #now() - 1000, '{}'
 FROM numbers WHERE i < #n(4000);
 
-DROP TABLE numbers;
-
 INSERT INTO series (worker_pool_id, launch_config_id, maximum)
 SELECT 'year/pool-' || i, '', 10 FROM numbers WHERE i < #n(4000);
 
@@ -188,3 +186,5 @@ FROM numbers WHERE i < #n(365000);
 
 INSERT INTO series_maxima (series, since, maximum)
 SELECT i / 20 + 1, #now() - i % 20 * 86400000, 10 + i % 20 FROM numbers WHERE i < #n(20000);
+
+DROP TABLE numbers;

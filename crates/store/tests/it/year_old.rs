@@ -100,7 +100,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     (
         "it reads all of a partial index, which has few rows: launches without an outcome, events \
-         without a position, notices that are not sent, tasks that wait for other tasks",
+         without a position, notices that are not sent, tasks that wait for other tasks, workers in \
+         quarantine",
         &[
             "budget_machines_to_come",
             "event_last_waiting",
@@ -117,8 +118,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "notice_sent",
             "notice_update",
             "outbox_depth",
+            "outbox_oldest_waiting",
             "pool_resources_is_used",
             "pool_resources_list_unused",
+            "queue_worker_count_quarantined",
             "task_count_announced",
         ],
     ),

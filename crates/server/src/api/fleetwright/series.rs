@@ -226,8 +226,8 @@ pub(super) async fn of_pools(call: Call) -> Result<Reply, ApiError> {
 fn parts(call: &Call) -> Result<Parts, ApiError> {
     let (from, until) = time(call)?;
     let n_parts = match call.query("points") {
-        // Half hours of the usual time.
-        None => 48,
+        // Hours of the usual time: to read its minutes takes longer.
+        None => 24,
         Some(text) => text
             .parse()
             .ok()
