@@ -1,4 +1,4 @@
-//! The demo: a made-up fleet that works.
+//! The demo: a made-up fleet.
 //!
 //! `scene.yaml` has its data: three fake clouds, a week of history, a load that goes on. `past.rs`
 //! makes the history: people act over the API of a server whose clock a script moves, and the
