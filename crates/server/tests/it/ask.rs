@@ -236,7 +236,8 @@ impl Ask {
         }
         let request = request.body(Full::new(self.body)).unwrap();
         let (server, peer) = (self.server, self.peer);
-        async move { server.answer(request, peer).await }
+        // On the heap: many tests hold the future of a request.
+        async move { Box::pin(server.answer(request, peer)).await }
     }
 
     pub(crate) fn send(self) -> impl Future<Output = Answer> + Send + 'static {
