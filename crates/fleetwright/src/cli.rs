@@ -22,8 +22,9 @@ use crate::commands::relay::RelayCommand;
 use crate::commands::run_worker::WorkerCommand;
 use crate::commands::{
     audit, budget, builder, client, completions, config, cost, doctor, documentation, error, event,
-    explain, health, image, keys, launch_config, migrate, open, overrides, pool, provider, queue,
-    relay, role, rules, run_worker, scope, serve, task, tree, up, version, wait, worker,
+    explain, health, image, keys, launch_config, migrate, open, overrides, pool, process, provider,
+    queue, relay, role, rules, run_worker, scope, serve, startup, task, tree, up, version, wait,
+    worker,
 };
 use crate::failure::{EXIT_CODES, Exit, Failure};
 use crate::session::Session;
@@ -122,22 +123,8 @@ enum Command {
     /// Explain why a task waits, and decisions about a pool or a worker
     #[command(subcommand)]
     Explain(explain::Verb),
-    /// Show how long tasks waited, and for which causes
-    ///
-    /// The parts sum to the total. A run is charged when its wait has ended, in the hours and days
-    /// in which it waited.
-    Wait(wait::Arguments),
-    /// Show which launches fail, in all pools
-    ///
-    /// Shows the launch configs that are shut off, on trial or paused, with the cause, the next try
-    /// and the weight (own weight × balance × health). Then counts the launches by region, cause or
-    /// launch config. The weights always count the last hour.
-    Health(health::Arguments),
-    /// Show where the money went: useful, booting, idle, failed, leaving, lost
-    ///
-    /// Sums up what machines cost, with those that run now, and orders them by what they waste. A
-    /// run that completed or failed by itself is useful. docs/costs.md has all rules.
-    Cost(cost::Arguments),
+    #[command(flatten)]
+    Report(Report),
     /// List and count the errors that providers and workers reported
     #[command(subcommand)]
     Error(error::Verb),
@@ -149,6 +136,9 @@ enum Command {
     /// Makes a link that signs one browser in, once, with your credentials. Without a desktop, it
     /// only prints the link.
     Open(open::Arguments),
+    /// List the processes of the deployment
+    #[command(subcommand)]
+    Process(process::Verb),
     /// List providers and their places
     #[command(subcommand)]
     Provider(provider::Verb),
@@ -216,6 +206,32 @@ enum Command {
         #[arg(value_name = "DIR")]
         folder: PathBuf,
     },
+}
+
+/// Commands that sum up what happened in all pools.
+#[derive(Subcommand, Debug)]
+enum Report {
+    /// Show how long tasks waited, and for which causes
+    ///
+    /// The parts sum to the total. A run is charged when its wait has ended, in the hours and days
+    /// in which it waited.
+    Wait(wait::Arguments),
+    /// Show which launches fail, in all pools
+    ///
+    /// Shows the launch configs that are shut off, on trial or paused, with the cause, the next try
+    /// and the weight (own weight × balance × health). Then counts the launches by region, cause or
+    /// launch config. The weights always count the last hour.
+    Health(health::Arguments),
+    /// Show how long machines take to start, by place or by launch config
+    ///
+    /// The steps: a process asked the provider for the machine, the provider made it, it
+    /// registered, it first asked for work. Machines of pools that the caller may explain count.
+    Startup(startup::Arguments),
+    /// Show where the money went: useful, booting, idle, failed, leaving, lost
+    ///
+    /// Sums up what machines cost, with those that run now, and orders them by what they waste. A
+    /// run that completed or failed by itself is useful. docs/costs.md has all rules.
+    Cost(cost::Arguments),
 }
 
 pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -332,11 +348,10 @@ impl Cli {
             Command::Keys(verb) => keys::run(verb),
             Command::Tree(verb) => serving(tree::run(verb, common.json)),
             Command::Event(verb) => common.ask(verb, event::run),
-            Command::Wait(arguments) => common.ask(arguments, wait::run),
-            Command::Health(arguments) => common.ask(arguments, health::run),
-            Command::Cost(arguments) => common.ask(arguments, cost::run),
+            Command::Report(report) => report.run(common),
             Command::Open(arguments) => common.ask(arguments, open::run),
             Command::Error(verb) => common.ask(verb, error::run),
+            Command::Process(verb) => common.ask(verb, process::run),
             Command::Provider(verb) => common.ask(verb, provider::run),
             Command::Client(verb) => common.ask(verb, client::run),
             Command::Role(verb) => common.ask(verb, role::run),
@@ -348,6 +363,17 @@ impl Cli {
             Command::Import(verb) => common.import(verb),
             #[cfg(not(feature = "import"))]
             Command::Import(_) => Err(left_out::failure("import")),
+        }
+    }
+}
+
+impl Report {
+    fn run(self, common: Common) -> Result<(), Failure> {
+        match self {
+            Self::Wait(arguments) => common.ask(arguments, wait::run),
+            Self::Health(arguments) => common.ask(arguments, health::run),
+            Self::Startup(arguments) => common.ask(arguments, startup::run),
+            Self::Cost(arguments) => common.ask(arguments, cost::run),
         }
     }
 }
