@@ -21,10 +21,10 @@ use crate::commands::left_out;
 use crate::commands::relay::RelayCommand;
 use crate::commands::run_worker::WorkerCommand;
 use crate::commands::{
-    audit, budget, builder, client, completions, config, cost, doctor, documentation, error, event,
-    explain, health, image, keys, launch_config, migrate, open, overrides, pool, provider, queue,
-    relay, role, rules, run_worker, scope, series, serve, status, task, tree, up, version, wait,
-    worker,
+    audit, budget, builder, client, completions, config, cost, demo, doctor, documentation, error,
+    event, explain, health, image, keys, launch_config, migrate, open, overrides, pool, provider,
+    queue, relay, role, rules, run_worker, scope, series, serve, status, task, tree, up, version,
+    wait, worker,
 };
 use crate::failure::{EXIT_CODES, Exit, Failure};
 use crate::session::Session;
@@ -104,6 +104,12 @@ enum Command {
     /// The first start creates the data folder, a key and the owner's credentials. Later starts
     /// reuse them.
     Up(up::Arguments),
+    /// Run a server with a made-up fleet that works, to look at
+    ///
+    /// Three fake clouds with a week of history, and pools that are busy, waiting, out of quota, or
+    /// ill. Workers take tasks, machines fail. It needs no account and no network, and is ready in
+    /// seconds. See docs/demo.md.
+    Demo(demo::Arguments),
     /// Run a server from a configuration file
     Serve(serve::Arguments),
     /// Build and upload images on this machine, for servers that share a tree in ZooKeeper
@@ -300,6 +306,7 @@ impl Cli {
         output::set_wide(common.wide);
         match self.command {
             Command::Up(arguments) => serving(up::run(arguments, common.root_url)),
+            Command::Demo(arguments) => serving(demo::run(arguments)),
             Command::Serve(arguments) => serving(serve::command(arguments)),
             Command::Builder(arguments) => serving(builder::command(arguments)),
             Command::Migrate(arguments) => serving(migrate::run(arguments, common.json)),
@@ -348,8 +355,8 @@ impl Cli {
             Command::Keys(verb) => keys::run(verb),
             Command::Tree(verb) => serving(tree::run(verb, common.json)),
             Command::Event(verb) => common.ask(verb, event::run),
-            Command::Open(arguments) => common.ask(arguments, open::run),
             Command::Report(report) => report.run(common),
+            Command::Open(arguments) => common.ask(arguments, open::run),
             Command::Error(verb) => common.ask(verb, error::run),
             Command::Provider(verb) => common.ask(verb, provider::run),
             Command::Client(verb) => common.ask(verb, client::run),

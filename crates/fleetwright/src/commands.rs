@@ -8,6 +8,7 @@ pub(crate) mod client;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod cost;
+pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod documentation;
 pub(crate) mod error;

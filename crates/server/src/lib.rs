@@ -27,4 +27,4 @@ pub mod start;
 pub mod telemetry;
 pub mod tree;
 
-pub use run::{RunError, run};
+pub use run::{RunError, run, run_with};

@@ -229,6 +229,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
             query("from", MOMENT),
             query("until", MOMENT),
             query("points", "^[0-9]{1,4}$"),
+            query("pools", "^[a-zA-Z0-9_/,-]{3,8000}$"),
             TOKEN,
             LIMIT,
         ])
@@ -238,7 +239,8 @@ pub const ENDPOINTS: &[Endpoint] = &[
         .describe(
             "For each pool, the most waiting tasks and the highest capacity in `points` parts (by \
              default 24, at most 200) of the time from `from` up to `until` (by default the last \
-             day). At most 200 pools are in one reply.",
+             day). At most 200 pools are in one reply, or those that `pools` names, separated by \
+             commas: at most 100.",
         ),
     on("seriesOfPool", Get, "/series/pool/<workerPoolId>")
         .runs(|call| Box::pin(series::of_pool(call)))

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use domain::cost::{CostKind, CostScope, Currency, Spent, Uses};
-use domain::id::{PoolId, ProviderId};
+use domain::id::{LaunchConfigId, PoolId, ProviderId};
 use domain::time::{DAY_MS, Timestamp};
 
 use crate::engine::{Result, Statement, Table, Tx, Value, statements, to_json};
@@ -105,6 +105,10 @@ statements! { TABLE;
          AND launch_config_id = $2 AND provider_id = $3 AND owner = \
          COALESCE((SELECT owner FROM worker_pools WHERE worker_pool_id = $1), '') \
          AND currency = $4) ON CONFLICT DO NOTHING";
+    FIND "cost_account_find" =
+        "SELECT account FROM cost_accounts WHERE worker_pool_id = $1 AND launch_config_id = $2 \
+         AND provider_id = $3 AND currency = $4 AND owner = \
+         COALESCE((SELECT owner FROM worker_pools WHERE worker_pool_id = $1), '')";
     ADD "cost_add" = concat!(
         "INSERT INTO costs (began, hours, account, ", amounts!(), ") VALUES ($1, 1, $2, $3, $4, \
          $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) ", add_to_row!());
@@ -204,6 +208,25 @@ pub(crate) fn add(tx: &mut Tx<'_>, hour: Timestamp, account: i64, uses: &Uses) -
     let money = charged.iter().map(|amount| Value::from(amount.micros));
     let amounts: Vec<Value<'_>> = times.chain(money).collect();
     tx.run(&ADD, (hour, account, amounts))
+}
+
+/// Adds the costs of machines that no meter has: a demo makes up its past. The account is that of
+/// the launch config at the provider.
+pub fn record(
+    tx: &mut Tx<'_>,
+    (pool_id, launch_config, provider_id): (&PoolId, &LaunchConfigId, &ProviderId),
+    hours: &BTreeMap<Timestamp, Uses>,
+) -> Result<()> {
+    let currency = Currency::Usd.as_str();
+    open(tx, pool_id, launch_config.as_str(), provider_id, currency)?;
+    let account = (pool_id, launch_config, provider_id, currency);
+    let account: Option<i64> = tx.row(&FIND, account)?;
+    for (hour, uses) in hours {
+        if let Some(account) = account {
+            add(tx, *hour, account, uses)?;
+        }
+    }
+    Ok(())
 }
 
 /// The oldest hour that is not added to its day.

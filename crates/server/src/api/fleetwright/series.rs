@@ -18,6 +18,8 @@ const USUAL_MS: i64 = DAY_MS;
 const MAX_PARTS: i64 = 200;
 /// Pools with spark lines in one reply.
 const MAX_POOLS: u32 = 200;
+/// Pools that a request names.
+const MAX_NAMED: usize = 100;
 /// A minute that ended this long ago should be recorded.
 const LATE_MS: i64 = 2 * MINUTE_MS;
 
@@ -187,9 +189,17 @@ pub(super) async fn of_pools(call: Call) -> Result<Reply, ApiError> {
     let mut page: Page<(String,)> = call.page()?;
     page.limit = page.limit.min(MAX_POOLS);
     let (after, limit) = (page.after_id::<PoolId>()?, page.limit_and_one());
+    let named = named_pools(&call)?;
     let read = call.scan("series_parts", move |tx| {
-        let pools = store::series_points::pools(tx, after.as_ref(), limit)?;
         let recorded = store::series_points::recorded_parts(tx, &parts)?;
+        if let Some(pools) = named {
+            let mut values = Vec::new();
+            for id in &pools {
+                values.extend(store::series_points::parts(tx, (id, id), &parts)?);
+            }
+            return Ok((pools, recorded, values));
+        }
+        let pools = store::series_points::pools(tx, after.as_ref(), limit)?;
         let values = match (pools.first(), pools.last()) {
             (Some(first), Some(last)) => store::series_points::parts(tx, (first, last), &parts)?,
             _ => Vec::new(),
@@ -220,6 +230,21 @@ pub(super) async fn of_pools(call: Call) -> Result<Reply, ApiError> {
         reply["continuationToken"] = token.into();
     }
     Reply::json(&reply)
+}
+
+/// The pools that the query names, separated by commas.
+fn named_pools(call: &Call) -> Result<Option<Vec<PoolId>>, ApiError> {
+    let Some(list) = call.query("pools") else {
+        return Ok(None);
+    };
+    let pools: Vec<PoolId> = list.split(',').map(str::parse).collect::<Result<_, _>>()?;
+    if pools.len() > MAX_NAMED {
+        return Err(ApiError::input(format!(
+            "`pools` names {} pools, and at most {MAX_NAMED} are allowed",
+            pools.len()
+        )));
+    }
+    Ok(Some(pools))
 }
 
 /// The last part ends with the point that contains `until`.
