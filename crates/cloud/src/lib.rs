@@ -2,6 +2,7 @@
 #![doc = include_str!("../README.md")]
 
 mod aws;
+mod call_budget;
 mod cloud_error;
 mod config;
 mod context;
@@ -30,6 +31,7 @@ mod tests;
 mod worker_creator;
 
 pub use aws::{AwsConfig, AwsProvider, BadAwsConfig};
+pub use call_budget::CallBudget;
 pub use cloud_error::CloudError;
 pub use config::ProviderConfig;
 pub use context::ProviderContext;

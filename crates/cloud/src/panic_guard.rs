@@ -18,10 +18,10 @@ use futures_util::FutureExt as _;
 use serde_json::{Map, Value};
 
 use crate::{
-    CloudError, ConfiguredRegion, Fills, IdentityClaim, ImageTarget, LaunchError, LaunchOrder,
-    LaunchedMachine, Machines, OwnedPage, Place, PlacesUnknown, PoolResourceMaker, Proof, Provider,
-    Region, SetupError, Sighting, ValidateError, Verification, VerifyError, WorkerCreator,
-    WorkerDeclarer, WorkerOrder,
+    CallBudget, CloudError, ConfiguredRegion, Fills, IdentityClaim, ImageTarget, LaunchError,
+    LaunchOrder, LaunchedMachine, Machines, OwnedPage, Place, PlacesUnknown, PoolResourceMaker,
+    Proof, Provider, Region, SetupError, Sighting, ValidateError, Verification, VerifyError,
+    WorkerCreator, WorkerDeclarer, WorkerOrder,
 };
 
 /// Longest text of a panic in an error.
@@ -250,6 +250,11 @@ impl Machines for PanicGuard {
     fn bids(&self, config: &LaunchConfig, request: Option<&BidRequest>, now: Timestamp) -> Bids {
         let asked = self.caught_now("bids", || self.inner().bids(config, request, now));
         asked.unwrap_or_else(Err)
+    }
+
+    fn call_budgets(&self) -> Vec<CallBudget> {
+        let asked = self.caught_now("call_budgets", || self.inner().call_budgets());
+        asked.unwrap_or_default()
     }
 
     fn wants_refresh(&self) -> bool {

@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 use crate::cloud_error::CloudError;
 use crate::place::{ConfiguredRegion, Fills, Place, PlacesUnknown};
 use crate::region::Region;
-use crate::{ImageTarget, PoolResourceMaker, Sighting, WorkerCreator};
+use crate::{CallBudget, ImageTarget, PoolResourceMaker, Sighting, WorkerCreator};
 
 /// Pages of a list of machines at most: a longer list is treated as endless.
 pub const MAX_OWNED_PAGES: usize = 1_000;
@@ -126,11 +126,14 @@ pub trait Machines: Send + Sync {
     /// The first bid for this launch config, for people.
     fn first_bid(&self, config: &LaunchConfig, now: Timestamp) -> Result<Bid, String> {
         let bids = self.bids(config, None, now)?;
-        bids.into_iter()
-            .next()
-            .ok_or_else(|| "its provider makes no bid for it now".to_owned())
+        let first = bids.into_iter().next();
+        first.ok_or_else(|| "its provider makes no bid for it now".to_owned())
     }
 
+    /// How often regions may be called now.
+    fn call_budgets(&self) -> Vec<CallBudget> {
+        Vec::new()
+    }
     /// Whether bids need data that only `refresh` gets, so that it should be called soon.
     fn wants_refresh(&self) -> bool {
         false

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use domain::id::ProviderId;
+use domain::time::Timestamp;
 use futures_util::future::join_all;
 
 use crate::panic_guard::PanicGuard;
@@ -19,6 +20,8 @@ struct Entry {
 pub struct Providers {
     /// The built-in null provider is the last entry and is not listed.
     entries: Vec<Entry>,
+    /// When providers that are out of service are set up again.
+    next_set_up: Mutex<Option<Timestamp>>,
 }
 
 /// Why a provider is unavailable.
@@ -76,7 +79,10 @@ impl Providers {
                 set_up: Mutex::new(Err("the set-up has not finished yet".to_owned())),
             })
             .collect();
-        Self { entries }
+        Self {
+            entries,
+            next_set_up: Mutex::default(),
+        }
     }
 
     pub fn get(&self, id: &ProviderId) -> Result<&Arc<dyn Provider>, ProviderUnavailable> {
@@ -105,6 +111,21 @@ impl Providers {
         let mut entries = self.entries.iter();
         let entry = entries.find(|entry| entry.id == *id)?;
         entry.last_set_up().err()
+    }
+
+    /// When providers that are out of service are set up again; `None`: not known yet.
+    pub fn next_set_up(&self) -> Option<Timestamp> {
+        *self
+            .next_set_up
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn note_next_set_up(&self, at: Timestamp) {
+        *self
+            .next_set_up
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(at);
     }
 
     /// Each configured provider, or the reason why it is out of service.

@@ -10,6 +10,7 @@ pub mod cost;
 pub mod counts;
 pub mod demand;
 pub mod documentation;
+pub mod error_cause;
 pub mod error_report;
 pub mod event;
 pub mod facts;
@@ -46,6 +47,7 @@ pub mod version;
 pub mod waits;
 pub mod worker;
 pub mod worker_credentials;
+pub mod worker_presence;
 pub mod worker_selection;
 
 pub use version::Version;

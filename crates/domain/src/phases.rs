@@ -45,11 +45,14 @@ pub struct PhaseTimes {
     pub machines: usize,
     /// Half of them took no longer.
     pub median_ms: i64,
+    /// 90 of 100 of them took no longer.
+    pub p90_ms: i64,
     /// 95 of 100 of them took no longer.
     pub p95_ms: i64,
+    pub max_ms: i64,
 }
 
-/// The times of each phase that some machine of a region has made.
+/// The times of each phase that some machine has made.
 pub type RegionPhases = BTreeMap<Phase, PhaseTimes>;
 
 impl MachineMoments {
@@ -67,19 +70,27 @@ impl MachineMoments {
 
 /// The times of the phases in each region.
 pub fn by_region(machines: &[MachineMoments]) -> BTreeMap<WorkerGroup, RegionPhases> {
-    let mut times: BTreeMap<WorkerGroup, BTreeMap<Phase, Vec<i64>>> = BTreeMap::new();
-    for machine in machines {
-        let region = times.entry(machine.region.clone()).or_default();
+    let machines = machines.iter();
+    by_key(machines.map(|machine| (machine.region.clone(), machine)))
+}
+
+/// The times of the phases of all machines with the same key.
+pub fn by_key<'m, K: Ord>(
+    machines: impl IntoIterator<Item = (K, &'m MachineMoments)>,
+) -> BTreeMap<K, RegionPhases> {
+    let mut times: BTreeMap<K, BTreeMap<Phase, Vec<i64>>> = BTreeMap::new();
+    for (key, machine) in machines {
+        let of_key = times.entry(key).or_default();
         for phase in Phase::ALL {
             if let Some(took_ms) = machine.took_ms(phase) {
-                region.entry(phase).or_default().push(took_ms);
+                of_key.entry(phase).or_default().push(took_ms);
             }
         }
     }
-    let summed = times.into_iter().map(|(region, phases)| {
+    let summed = times.into_iter().map(|(key, phases)| {
         let phases = phases.into_iter();
         let phases = phases.filter_map(|(phase, times)| Some((phase, PhaseTimes::of(times)?)));
-        (region, phases.collect())
+        (key, phases.collect())
     });
     summed.collect()
 }
@@ -97,7 +108,9 @@ impl PhaseTimes {
         Some(Self {
             machines,
             median_ms: within(50)?,
+            p90_ms: within(90)?,
             p95_ms: within(95)?,
+            max_ms: within(100)?,
         })
     }
 }
@@ -119,11 +132,15 @@ mod tests {
         }
     }
 
-    fn times(machines: usize, median_ms: i64, p95_ms: i64) -> PhaseTimes {
+    /// Machines, and the times of 50, 90, 95 and 100 of 100.
+    fn times(machines: usize, ranks: [i64; 4]) -> PhaseTimes {
+        let [median_ms, p90_ms, p95_ms, max_ms] = ranks;
         PhaseTimes {
             machines,
             median_ms,
+            p90_ms,
             p95_ms,
+            max_ms,
         }
     }
 
@@ -137,21 +154,24 @@ mod tests {
         ];
         let regions = by_region(&machines);
         let west = &regions[&"west".parse().unwrap()];
-        assert_eq!(west[&Phase::Requested], times(3, 20, 30));
-        assert_eq!(west[&Phase::Accepted], times(3, 20, 60));
-        assert_eq!(west[&Phase::Registered], times(2, 1_000, 5_000));
-        assert_eq!(west[&Phase::FirstClaim], times(1, 1, 1));
+        assert_eq!(west[&Phase::Requested], times(3, [20, 30, 30, 30]));
+        assert_eq!(west[&Phase::Accepted], times(3, [20, 60, 60, 60]));
+        assert_eq!(
+            west[&Phase::Registered],
+            times(2, [1_000, 5_000, 5_000, 5_000])
+        );
+        assert_eq!(west[&Phase::FirstClaim], times(1, [1; 4]));
         assert!(regions[&"east".parse().unwrap()].is_empty());
     }
 
     #[test]
-    fn median_and_95_percent_are_times_of_machines() {
+    fn ranks_are_times_of_machines() {
         assert_eq!(PhaseTimes::of(vec![]), None);
-        assert_eq!(PhaseTimes::of(vec![7]), Some(times(1, 7, 7)));
+        assert_eq!(PhaseTimes::of(vec![7]), Some(times(1, [7; 4])));
         let many = (1..=100).rev().collect();
-        assert_eq!(PhaseTimes::of(many), Some(times(100, 50, 95)));
+        assert_eq!(PhaseTimes::of(many), Some(times(100, [50, 90, 95, 100])));
         let few = (1..=20).collect();
-        assert_eq!(PhaseTimes::of(few), Some(times(20, 10, 19)));
+        assert_eq!(PhaseTimes::of(few), Some(times(20, [10, 18, 19, 20])));
     }
 
     #[test]

@@ -41,6 +41,11 @@ pub trait Clock: Send + Sync {
         i64::MAX
     }
 
+    /// How far the clock of this machine is ahead of this one; `None`: not known.
+    fn machine_ahead_ms(&self) -> Option<i64> {
+        None
+    }
+
     /// Facts about the clock that people should know.
     fn warnings(&self) -> Vec<String> {
         Vec::new()

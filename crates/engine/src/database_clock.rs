@@ -176,6 +176,10 @@ impl Clock for DatabaseClock {
             .map_or(i64::MAX, |(_, seen)| steady_ms.saturating_sub(seen))
     }
 
+    fn machine_ahead_ms(&self) -> Option<i64> {
+        self.lock().last.map(Measured::skew_ms)
+    }
+
     fn warnings(&self) -> Vec<String> {
         let (state, _, steady_ms) = self.look();
         let is_recent = |seen: i64| steady_ms.saturating_sub(seen) < STEP_SHOWN_MS;

@@ -22,7 +22,7 @@ pub use claim_dispatcher::ClaimDispatcher;
 pub use claim_task::{claim_task, reclaim};
 pub use create_task::create_task;
 pub use error::TaskError;
-pub use queue_workers::{declare_worker, quarantine_worker};
+pub use queue_workers::{declare_worker, quarantine_worker, quarantine_workers};
 pub use releases::Releases;
 pub use task_credentials::issue_task_credentials;
 pub use task_groups::{cancel_group, change_group_priority, seal_group};

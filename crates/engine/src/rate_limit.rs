@@ -14,9 +14,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use cloud::image::ImageTarget;
 use cloud::{
-    CloudError, Fills, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine, Machines,
-    OwnedPage, Place, PlacesUnknown, PoolResourceMaker, Proof, Provider, Region, SetupError,
-    Sighting, ValidateError, Verification, VerifyError, WorkerCreator, WorkerDeclarer,
+    CallBudget, CloudError, Fills, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine,
+    Machines, OwnedPage, Place, PlacesUnknown, PoolResourceMaker, Proof, Provider, Region,
+    SetupError, Sighting, ValidateError, Verification, VerifyError, WorkerCreator, WorkerDeclarer,
 };
 use contract::Invalid;
 use domain::id::{LaunchToken, ProviderId, WorkerGroup, WorkerKey};
@@ -310,6 +310,24 @@ impl Machines for RateLimitedProvider {
         }
     }
 
+    fn call_budgets(&self) -> Vec<CallBudget> {
+        let now = self.now();
+        let buckets = self.buckets.lock();
+        let mut buckets = buckets.unwrap_or_else(PoisonError::into_inner);
+        let budgets = buckets.iter_mut().map(|((region, kind), bucket)| {
+            bucket.fill(now);
+            CallBudget {
+                region: region.clone(),
+                call: kind.as_str(),
+                per_second: bucket.rate,
+                full_per_second: bucket.full_rate(),
+                used: bucket.used(),
+                throttled_ms: bucket.throttled_ms(now),
+            }
+        });
+        budgets.collect()
+    }
+
     fn wants_refresh(&self) -> bool {
         self.limited().wants_refresh()
     }
@@ -444,7 +462,18 @@ mod tests {
         let provider = Arc::new(cloud::NullProvider);
         let limited = RateLimitedProvider::new(id, provider, limits, same, Arc::new(SystemTimer));
         let region = Region::Everything;
+        assert_eq!(limited.call_budgets(), []);
         limited.record_answer(&region, CallKind::Read, limited.now(), true);
+        let throttled = CallBudget {
+            region: region.clone(),
+            call: "read",
+            per_second: 0.5,
+            full_per_second: 1.0,
+            // One call may try whether the cloud still throttles.
+            used: 0.8,
+            throttled_ms: Some(SECOND_MS),
+        };
+        assert_eq!(limited.call_budgets(), [throttled]);
         clock.steady_ms.fetch_add(SECOND_MS, Ordering::SeqCst);
         let reservation = limited.wait_for_permit(&region, CallKind::Read).await;
         assert_eq!(reservation, Ok(at(1 + SECOND_MS)));

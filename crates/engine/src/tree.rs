@@ -21,6 +21,12 @@ const LEASE: Duration = Duration::from_secs(30);
 /// The owner writes that it runs in this interval.
 const RENEWAL: Duration = Duration::from_secs(10);
 
+/// Host and number of this process, as they name the owner of the tree.
+pub fn this_process() -> (String, u32) {
+    let process = OwnerProcess::this();
+    (process.host().to_owned(), process.pid())
+}
+
 /// The tree of this process, until it is closed or dropped.
 pub struct OwnedTree {
     pub tree: EmbeddedTree,

@@ -6,6 +6,7 @@ mod error;
 mod error_reports;
 mod host_launch_config;
 mod launch_config;
+mod named_workers;
 mod pending_launch;
 mod registration;
 mod relayed_host;
@@ -17,11 +18,13 @@ pub use declared_workers::{declare, remove, update_declaration};
 pub use error::WorkerError;
 pub use error_reports::{WorkerReport, report_error};
 pub use launch_config::ask_launch_config;
+pub use named_workers::{WorkerResult, end_named_workers};
 pub use registration::{Registration, RegistrationResult, register};
 pub use relayed_host::{RelayedHost, register_relayed};
 pub use renewal::renew;
 pub use selected_workers::{
-    EndOrder, EndedWorkers, MAX_ENDED, check_selection, count_workers, end_workers, select_workers,
+    EndOrder, EndedWorkers, Ending, MAX_ENDED, check_selection, count_workers, end_workers,
+    select_workers,
 };
 pub use worker_place::Declaration;
 

@@ -2,7 +2,7 @@
 
 use clap::Command;
 use server::api::endpoint::Endpoint;
-use server::api::endpoint::Service::{self, Auth, Queue, WorkerManager};
+use server::api::endpoint::Service::{self, Auth, Fleetwright, Queue, WorkerManager};
 use server::api::endpoints;
 
 /// Command group, command, service, endpoint.
@@ -21,7 +21,6 @@ const CALLS: &[(&str, &str, Service, &str)] = &[
         WorkerManager,
         "resumeLaunchConfig",
     ),
-    ("worker", "list", WorkerManager, "listWorkersForWorkerPool"),
     ("pool", "runs", WorkerManager, "workerPoolState"),
     ("worker", "runs", WorkerManager, "workerState"),
     ("worker", "show", WorkerManager, "worker"),
@@ -48,7 +47,8 @@ const CALLS: &[(&str, &str, Service, &str)] = &[
     ("override", "remove", WorkerManager, "removeOverride"),
     ("task", "status", Queue, "status"),
     ("task", "cancel", Queue, "cancelTask"),
-    ("provider", "list", WorkerManager, "listProviders"),
+    ("provider", "list", Fleetwright, "listProviderStates"),
+    ("process", "list", Fleetwright, "listProcesses"),
     ("client", "list", Auth, "listClients"),
     ("client", "show", Auth, "client"),
     ("client", "enable", Auth, "enableClient"),

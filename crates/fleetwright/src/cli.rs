@@ -22,9 +22,9 @@ use crate::commands::relay::RelayCommand;
 use crate::commands::run_worker::WorkerCommand;
 use crate::commands::{
     audit, budget, builder, client, completions, config, cost, demo, doctor, documentation, error,
-    event, explain, health, image, keys, launch_config, migrate, open, overrides, pool, provider,
-    queue, relay, role, rules, run_worker, scope, series, serve, status, task, tree, up, version,
-    wait, worker,
+    event, explain, health, image, keys, launch_config, migrate, open, overrides, pool, process,
+    provider, queue, relay, role, rules, run_worker, scope, series, serve, startup, status, task,
+    tree, up, version, wait, worker,
 };
 use crate::failure::{EXIT_CODES, Exit, Failure};
 use crate::session::Session;
@@ -82,6 +82,11 @@ enum Report {
     /// and the weight (own weight × balance × health). Then counts the launches by region, cause or
     /// launch config. The weights always count the last hour.
     Health(health::Arguments),
+    /// Show how long machines take to start, by place or by launch config
+    ///
+    /// The steps: a process asked the provider for the machine, the provider made it, it
+    /// registered, it first asked for work. Machines of pools that the caller may explain count.
+    Startup(startup::Arguments),
     /// Show whether all is well: what is wrong now, and what to do about it
     ///
     /// The exit code is 1 if something is ill. docs/history.md has all kinds of problems.
@@ -171,6 +176,9 @@ enum Command {
     /// Makes a link that signs one browser in, once, with your credentials. Without a desktop, it
     /// only prints the link.
     Open(open::Arguments),
+    /// List the processes of the deployment
+    #[command(subcommand)]
+    Process(process::Verb),
     /// List providers and their places
     #[command(subcommand)]
     Provider(provider::Verb),
@@ -239,7 +247,6 @@ enum Command {
         folder: PathBuf,
     },
 }
-
 pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let parsed = command()
         .try_get_matches_from(arguments)
@@ -358,6 +365,7 @@ impl Cli {
             Command::Report(report) => report.run(common),
             Command::Open(arguments) => common.ask(arguments, open::run),
             Command::Error(verb) => common.ask(verb, error::run),
+            Command::Process(verb) => common.ask(verb, process::run),
             Command::Provider(verb) => common.ask(verb, provider::run),
             Command::Client(verb) => common.ask(verb, client::run),
             Command::Role(verb) => common.ask(verb, role::run),
@@ -380,6 +388,7 @@ impl Report {
             Self::Health(arguments) => common.ask(arguments, health::run),
             Self::Status(arguments) => common.ask(arguments, status::run),
             Self::Series(arguments) => common.ask(arguments, series::run),
+            Self::Startup(arguments) => common.ask(arguments, startup::run),
             Self::Cost(arguments) => common.ask(arguments, cost::run),
         }
     }

@@ -69,7 +69,13 @@ pub fn endpoints() -> &'static [Endpoint] {
             monitored(Service::Queue, &queue.concat()),
             monitored(Service::Auth, auth::ENDPOINTS),
             monitored(Service::PurgeCache, purge_cache::ENDPOINTS),
-            [fleetwright::ENDPOINTS, fleetwright::IMAGES, queue::FILES].concat(),
+            [
+                fleetwright::ENDPOINTS,
+                fleetwright::LISTS,
+                fleetwright::IMAGES,
+                queue::FILES,
+            ]
+            .concat(),
         ]
         .concat()
     })

@@ -23,6 +23,7 @@ mod outcomes;
 mod overrides;
 mod pending_task_listener;
 mod pool_resources;
+mod process_record;
 mod provider_setup;
 mod provision;
 mod publish;
@@ -63,6 +64,7 @@ pub use outcomes::{OutcomeLimits, Outcomes, OutsideOutcomes};
 pub use overrides::Overrides;
 pub use pending_task_listener::PendingTaskListener;
 pub use pool_resources::PoolResources;
+pub use process_record::{ANNOUNCED_EVERY, ProcessRecord};
 pub use provider_setup::ProviderSetup;
 pub use provision::{PageLimits, Provision, ProvisionRounds};
 pub use publish::{BrokerPublisher, EventPublisher, READER as BROKER_READER, leave_readers};
@@ -93,7 +95,8 @@ pub fn start(app: &Arc<App>, driver: &mut Driver) {
     let released = Arc::clone(&app.engine.queue.releases.wakeup);
     driver.start_woken(every(5), released, QueueReleases(engine()));
     driver.start(PROBE_INTERVAL, HealthCheck(own()));
-    driver.start(every(60), ProviderSetup(engine()));
+    driver.start(ANNOUNCED_EVERY, ProcessRecord(own()));
+    driver.start(ProviderSetup::PERIOD, ProviderSetup(engine()));
     driver.start(every(10), FileReload(engine()));
     for refresh in Refresh::each(&app.engine) {
         let bell = app.engine.wakeups.refresh(refresh.provider_id());

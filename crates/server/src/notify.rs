@@ -6,7 +6,6 @@
 //! errors are counted.
 
 mod advice;
-mod cause;
 mod collect;
 mod content;
 mod mail;

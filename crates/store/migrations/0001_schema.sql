@@ -158,6 +158,11 @@ CREATE TABLE workers (
 -- Lists, newest first.
 CREATE INDEX workers_newest ON workers (worker_pool_id, created, worker_group, worker_id);
 CREATE INDEX workers_newest_in_group ON workers (worker_pool_id, worker_group, created, worker_id);
+-- The same over all pools. Most rows are of stopped workers.
+CREATE INDEX workers_newest_live ON workers (created, worker_pool_id, worker_group, worker_id)
+    WHERE state <> 'stopped';
+CREATE INDEX workers_newest_stopped ON workers (created, worker_pool_id, worker_group, worker_id)
+    WHERE state = 'stopped';
 -- Counts by state and by launch config, without touching the rows.
 CREATE INDEX workers_counted ON workers (worker_pool_id, state, launch_config_id, capacity);
 CREATE INDEX workers_expiring ON workers (expires);
@@ -199,11 +204,16 @@ CREATE TABLE worker_errors (
     code {key} NOT NULL,
     -- The worker that reported it: its group, a slash, and its id.
     reporter {key},
+    -- A digest of what errors with the same cause have in common, in all pools.
+    cause {key} NOT NULL,
     PRIMARY KEY (worker_pool_id, error_id)
 );
 
 CREATE INDEX worker_errors_newest ON worker_errors (worker_pool_id, reported, error_id);
-CREATE INDEX worker_errors_oldest ON worker_errors (reported);
+-- Causes are counted without touching the rows.
+CREATE INDEX worker_errors_oldest ON worker_errors (reported, cause, worker_pool_id);
+CREATE INDEX worker_errors_of_cause
+    ON worker_errors (cause, reported, worker_pool_id, launch_config_id, error_id);
 CREATE INDEX worker_errors_of_reporter ON worker_errors (worker_pool_id, reporter, reported)
     WHERE reporter IS NOT NULL;
 
@@ -677,6 +687,8 @@ CREATE TABLE audit (
 
 CREATE INDEX audit_of_entity ON audit (entity_type, entity_id, sequence);
 CREATE INDEX audit_of_client ON audit (client_id, sequence);
+CREATE INDEX audit_of_type ON audit (entity_type, sequence);
+CREATE INDEX audit_by_time ON audit (created, sequence);
 
 -- Telling people of errors in worker pools: what has not been told yet, and what is on its way.
 
@@ -1037,6 +1049,19 @@ CREATE TABLE budget_steps (
 );
 
 CREATE INDEX budget_steps_oldest ON budget_steps (created);
+
+-- The processes of the deployment, with their last announcements: a few rows, without an index.
+CREATE TABLE processes (
+    process_id {key} NOT NULL PRIMARY KEY,
+    host TEXT NOT NULL,
+    pid BIGINT NOT NULL,
+    roles TEXT NOT NULL,
+    version TEXT NOT NULL,
+    started BIGINT NOT NULL,
+    last_seen BIGINT NOT NULL,
+    -- How far the clock of its machine is ahead of the database's; null: not known yet.
+    clock_ahead_ms BIGINT
+);
 
 -- Relays of datacentres, with their last announcements.
 CREATE TABLE relays (

@@ -1,5 +1,6 @@
 //! Pools, launch configs, launches and workers: what the planner sees and writes.
 
+pub mod all_workers;
 pub mod budgets;
 pub mod host_numbers;
 pub mod launch_configs;
@@ -17,6 +18,8 @@ pub mod pool_news;
 pub mod pool_resources;
 pub mod pool_waits;
 pub mod pools;
+pub mod processes;
+pub mod provider_counts;
 pub mod relays;
 pub mod running_workers;
 pub mod selected_workers;

@@ -1,6 +1,7 @@
 //! Audit entries, events, run outcomes, the recorded history, errors and notices.
 
 pub mod audit;
+pub mod error_causes;
 pub mod error_stats;
 pub mod event_readers;
 pub mod events;

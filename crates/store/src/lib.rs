@@ -30,15 +30,16 @@ pub use engine::tx::{MAX_ROWS, Tx};
 pub use engine::value::MAX_TEXT_BYTES;
 pub use engine::{probe, turns};
 pub use fleet::{
-    budgets, host_numbers, launch_configs, launch_failures, launch_health, launches,
+    all_workers, budgets, host_numbers, launch_configs, launch_failures, launch_health, launches,
     listed_workers, machine_moments, offering_memories, offering_news, overrides, plans,
-    pool_memories, pool_news, pool_resources, pool_waits, pools, relays, running_workers,
-    selected_workers, shadow_plans, started_workers, worker_counts, worker_supply, workers,
+    pool_memories, pool_news, pool_resources, pool_waits, pools, processes, provider_counts,
+    relays, running_workers, selected_workers, shadow_plans, started_workers, worker_counts,
+    worker_supply, workers,
 };
 pub use history::{
-    audit, error_stats, event_readers, events, kept_runs, notice_causes, notices, outbox,
-    recorded_gaps, recorded_runs, recorded_workers, run_counts, run_messages, run_outcomes, series,
-    series_points, wait_accounts, wait_messages, worker_errors,
+    audit, error_causes, error_stats, event_readers, events, kept_runs, notice_causes, notices,
+    outbox, recorded_gaps, recorded_runs, recorded_workers, run_counts, run_messages, run_outcomes,
+    series, series_points, wait_accounts, wait_messages, worker_errors,
 };
 pub use queue::{
     announced_tasks, artifacts, cache_purges, claimants, claimed_tasks, demand, dependencies,

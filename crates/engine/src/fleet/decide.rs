@@ -224,7 +224,7 @@ fn advise(change: &mut Change<'_, '_>, pool_id: &PoolId, plan: &Plan) -> store::
         .iter()
         .map(|(key, advice)| (key, advice))
         .collect();
-    let workers = store::workers::get_some(change.tx, pool_id, advice.keys().copied())?;
+    let workers = store::workers::get_some(change.tx, advice.keys().copied())?;
     let advised: Vec<Worker> = workers
         .into_iter()
         .filter_map(|worker| {

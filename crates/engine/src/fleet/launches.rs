@@ -426,7 +426,7 @@ pub(super) fn insert_workers(
         store::pools::get(tx, pool_id)?;
         store::launch_configs::get(tx, pool_id, config_id)
     });
-    let known = store::workers::get_some(tx, pool_id, &keys)?;
+    let known = store::workers::get_some(tx, &keys)?;
     let mut known: BTreeSet<WorkerKey> =
         known.into_iter().map(|worker| worker.key.clone()).collect();
     let pool = store::pools::get(tx, pool_id)?;

@@ -66,6 +66,20 @@ impl Bucket {
         self.rate = faster.min(self.full_rate);
     }
 
+    pub(super) fn full_rate(&self) -> f64 {
+        self.full_rate
+    }
+
+    /// The part of the calls that may be made at once which is used up: from 0 to 1.
+    pub(super) fn used(&self) -> f64 {
+        (1.0 - self.tokens / burst(self.full_rate)).clamp(0.0, 1.0)
+    }
+
+    /// For how long no call is made, because the cloud throttled one.
+    pub(super) fn throttled_ms(&self, now: Timestamp) -> Option<i64> {
+        Some(self.closed_ms(now)).filter(|millis| *millis > 0)
+    }
+
     fn closed_ms(&self, now: Timestamp) -> i64 {
         self.closed_until
             .map_or(0, |until| until.millis_since(now).max(0))

@@ -35,6 +35,14 @@ impl OwnerProcess {
         }
     }
 
+    pub(super) fn host(&self) -> &str {
+        &self.host
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.pid
+    }
+
     /// A text that no version of the program wrote names no process.
     pub(super) fn from_json(text: &str) -> Self {
         serde_json::from_str(text).unwrap_or_default()

@@ -28,6 +28,12 @@ pub struct EndOrder {
     pub selection: WorkerSelection,
     /// Workers that were made later stay.
     pub until: Timestamp,
+    pub ending: Ending,
+}
+
+/// How workers end, and why.
+#[derive(Clone)]
+pub struct Ending {
     pub reason: String,
     /// Running workers finish their tasks first.
     pub drains: bool,
@@ -166,7 +172,7 @@ pub async fn end_workers(
         }
         for worker in workers {
             let key = worker.key.clone();
-            match end_worker(&inner, change, &order, worker, &audit) {
+            match end_worker(&inner, change, &order.ending, worker, &audit) {
                 Ok(Some(worker)) => result.ended.push(worker),
                 Ok(None) => {}
                 Err(WorkerError::Store(error)) => return Err(error.into()),
@@ -183,15 +189,15 @@ pub async fn end_workers(
 }
 
 /// `None`: it ends already.
-fn end_worker(
+pub(super) fn end_worker(
     engine: &Engine,
     change: &mut Change<'_, '_>,
-    order: &EndOrder,
+    ending: &Ending,
     mut worker: Worker,
     audit: &AuditEntry,
 ) -> Result<Option<Worker>, WorkerError> {
-    let text = format!("ended by {}: {}", audit.client_id, order.reason);
-    if order.drains && worker.state == WorkerState::Running {
+    let text = format!("ended by {}: {}", audit.client_id, ending.reason);
+    if ending.drains && worker.state == WorkerState::Running {
         let advice = worker.terms.advice.as_ref();
         if advice.is_some_and(Advice::is_final) {
             return Ok(None);
@@ -212,11 +218,11 @@ fn end_worker(
             fleet::mark_stopped(change, &mut worker, &text)?;
         }
     }
-    let action = if order.drains { "drained" } else { "removed" };
+    let action = if ending.drains { "drained" } else { "removed" };
     let entry = AuditEntry {
         entity_id: worker.key.to_string(),
         action: action.to_owned(),
-        detail: json!({"reason": order.reason}),
+        detail: json!({"reason": ending.reason}),
         ..audit.clone()
     };
     store::audit::insert(change.tx, &entry)?;

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::{Consent, Limit, Session, name};
+use super::{Consent, Limit, Session, name, named_workers};
 use crate::client::{Call, WORKER_MANAGER};
 use crate::failure::Failure;
 use crate::output::{self, Column};
@@ -33,6 +33,9 @@ pub(crate) struct Selection {
 
 #[derive(Args, Debug)]
 pub(crate) struct End {
+    /// A worker as POOL/GROUP/WORKER; several end together
+    #[arg(value_name = "WORKER", group = "selection", value_parser = named_workers::worker)]
+    workers: Vec<String>,
     #[command(flatten)]
     selection: Selection,
     /// Reason, for other users
@@ -104,6 +107,12 @@ pub(super) async fn count(selection: &Selection, session: &Session) -> Result<()
 
 /// Shows the counts, asks, and ends the workers of the preview in batches.
 pub(super) async fn end(end: End, session: &Session) -> Result<(), Failure> {
+    if !end.workers.is_empty() {
+        let workers = output::counted(end.workers.len(), "worker");
+        let act = if end.drain { "drain" } else { "end" };
+        output::confirm(&format!("{act} {workers}"), end.consent.yes)?;
+        return named_workers::end(&end.workers, &end.reason, end.drain, session).await;
+    }
     let (counts, before) = end.selection.count(session).await?;
     let n_live = n_live(&counts);
     if !session.json && n_live > 0 {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::body::{Shape, json_argument, set};
 use super::selected_workers::{self, End, Selection};
-use super::{Confirmed, Limit, Session, name, runs};
+use super::{Confirmed, Limit, Session, name, named_workers, runs};
 use crate::client::{Call, FLEETWRIGHT, QUEUE, WORKER_MANAGER};
 use crate::failure::{Exit, Failure};
 use crate::input::read_text;
@@ -18,22 +18,12 @@ const LIST_COMMAND: &str = "fleetwright worker list POOL";
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
-    List {
-        /// Pool id, such as demo/linux
-        #[arg(value_name = "POOL", value_parser = name::pool)]
-        pool: String,
-        /// Only workers of this worker group
-        #[arg(long, value_name = "GROUP", conflicts_with_all = ["state", "launch_config"])]
-        group: Option<String>,
-        /// Only workers in this state
-        #[arg(long, value_parser = ["requested", "running", "stopping", "stopped"])]
-        state: Option<String>,
-        /// Only workers of this launch config
-        #[arg(long, value_name = "ID")]
-        launch_config: Option<String>,
-        #[command(flatten)]
-        limit: Limit,
-    },
+    /// List the workers of a pool, or of all pools
+    ///
+    /// The newest workers first. A list of all pools, and one by provider, presence or a search,
+    /// leaves stopped workers out, unless --state stopped is given. It has the workers of the pools
+    /// that the caller may list.
+    List(Listing),
     /// List the workers of a pool, worker type, configuration, launch config or provider
     ///
     /// Stopped workers are left out.
@@ -47,7 +37,8 @@ pub(crate) enum Verb {
     ///
     /// Stopped workers are left out.
     Count(Selection),
-    /// End the workers of a pool, worker type, configuration, launch config or provider
+    /// End workers: some by name, or those of a pool, worker type, configuration, launch config or
+    /// provider
     ///
     /// Shows the number of workers by pool and state first, and asks. Workers that are made later
     /// stay, and plans may replace those that ended: pause the target with `override set` before.
@@ -67,12 +58,13 @@ pub(crate) enum Verb {
         #[command(flatten)]
         limit: Limit,
     },
-    /// Quarantine a worker: it gets no tasks for a time
+    /// Quarantine workers: they get no tasks for a time
     ///
-    /// Its machine keeps running, so that it can be inspected.
+    /// Their machines keep running, so that they can be inspected.
     Quarantine {
-        #[command(flatten)]
-        worker: Name,
+        /// The worker as POOL GROUP WORKER, or several as POOL/GROUP/WORKER
+        #[arg(value_name = "WORKER", required = true)]
+        workers: Vec<String>,
         /// End: a time, or a duration from now such as 2h
         #[arg(
             long,
@@ -88,6 +80,41 @@ pub(crate) enum Verb {
         #[arg(long, conflicts_with = "until")]
         lift: bool,
     },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Listing {
+    /// Pool id, such as demo/linux (default: all pools)
+    #[arg(value_name = "POOL", value_parser = name::pool)]
+    pool: Option<String>,
+    /// List the workers of all pools (the default without POOL)
+    #[arg(long, conflicts_with = "pool")]
+    all: bool,
+    /// Only workers of this worker group
+    #[arg(
+        long,
+        value_name = "GROUP",
+        requires = "pool",
+        conflicts_with_all = ["state", "launch_config", "provider", "presence", "search"]
+    )]
+    group: Option<String>,
+    /// Only workers in this state
+    #[arg(long, value_parser = ["requested", "running", "stopping", "stopped"])]
+    state: Option<String>,
+    /// Only workers of this launch config
+    #[arg(long, value_name = "ID")]
+    launch_config: Option<String>,
+    /// Only workers of this provider
+    #[arg(long, value_name = "PROVIDER")]
+    provider: Option<String>,
+    /// Only running workers that do this now
+    #[arg(long, value_parser = ["busy", "idle", "quarantined", "draining", "silent"])]
+    presence: Option<String>,
+    /// Only workers with this text in their id, group or pool
+    #[arg(long, value_name = "TEXT")]
+    search: Option<String>,
+    #[command(flatten)]
+    limit: Limit,
 }
 
 #[derive(Args, Debug)]
@@ -147,6 +174,21 @@ const LIST: &[Column] = &[
     Column::text("PROVIDER", "providerId"),
 ];
 
+/// Workers of all pools.
+const LIST_ALL: &[Column] = &[
+    Column::text("POOL", "workerPoolId"),
+    Column::text("GROUP", "workerGroup"),
+    Column::text("WORKER", "workerId"),
+    Column::text("STATE", "state"),
+    Column::text("DOES", "presence"),
+    Column::text("TASK", "task/taskId"),
+    Column::age("CREATED", "created"),
+    Column::age("LAST ACTIVE", "lastDateActive"),
+    Column::number("$ PER H", "price"),
+    Column::text("LAUNCH CONFIG", "launchConfigId"),
+    Column::text("PROVIDER", "providerId"),
+];
+
 const DETAILS: &[Column] = &[
     Column::text("Pool", "workerPoolId"),
     Column::text("Worker group", "workerGroup"),
@@ -185,24 +227,7 @@ async fn read_more(session: &Session, call: &Call) -> Result<Option<Value>, Fail
 
 pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
     match verb {
-        Verb::List {
-            pool,
-            group,
-            state,
-            launch_config,
-            limit,
-        } => {
-            let segments: Vec<_> = ["workers", &pool]
-                .into_iter()
-                .chain(group.as_deref())
-                .collect();
-            let call = Call::get(WORKER_MANAGER, &segments)
-                .query("state", state)
-                .query("launchConfigId", launch_config)
-                .to(format!("list the workers of pool {pool}"))
-                .list_command("fleetwright pool list");
-            session.list(&call, "workers", LIST, &limit).await
-        }
+        Verb::List(listing) => list(listing, session).await,
         Verb::Select { selection, limit } => {
             selected_workers::list(&selection, &limit, session).await
         }
@@ -226,12 +251,43 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
         }
         Verb::ShouldTerminate(worker) => should_terminate(&worker, session).await,
         Verb::Quarantine {
-            worker,
+            workers,
             until,
             reason,
             lift: _,
-        } => quarantine(&worker, until.as_deref(), reason, session).await,
+        } => match Name::of_parts(&workers)? {
+            Some(worker) => quarantine(&worker, until.as_deref(), reason, session).await,
+            None => named_workers::quarantine(&workers, until.as_deref(), reason, session).await,
+        },
     }
+}
+
+async fn list(listing: Listing, session: &Session) -> Result<(), Failure> {
+    let is_wide = [&listing.provider, &listing.presence, &listing.search];
+    let is_wide = is_wide.iter().any(|filter| filter.is_some());
+    if let Some(pool) = listing.pool.as_deref().filter(|_| !is_wide) {
+        let segments: Vec<_> = ["workers", pool]
+            .into_iter()
+            .chain(listing.group.as_deref())
+            .collect();
+        let call = Call::get(WORKER_MANAGER, &segments)
+            .query("state", listing.state)
+            .query("launchConfigId", listing.launch_config)
+            .to(format!("list the workers of pool {pool}"))
+            .list_command("fleetwright pool list");
+        return session.list(&call, "workers", LIST, &listing.limit).await;
+    }
+    let call = Call::get(FLEETWRIGHT, &["workers"])
+        .query("workerPoolId", listing.pool)
+        .query("providerId", listing.provider)
+        .query("launchConfigId", listing.launch_config)
+        .query("state", listing.state)
+        .query("presence", listing.presence)
+        .query("search", listing.search)
+        .to("list workers");
+    session
+        .list(&call, "workers", LIST_ALL, &listing.limit)
+        .await
 }
 
 async fn show(worker: &Name, session: &Session) -> Result<(), Failure> {
@@ -401,6 +457,22 @@ fn capacity(text: &str) -> Result<u32, String> {
 }
 
 impl Name {
+    /// The worker that three arguments name; `None`: each argument names a worker.
+    fn of_parts(parts: &[String]) -> Result<Option<Self>, Failure> {
+        let [pool, group, id] = parts else {
+            return Ok(None);
+        };
+        if pool.split('/').count() > 2 {
+            return Ok(None);
+        }
+        let worker = |text: &str| name::worker(text).map_err(Failure::usage);
+        Ok(Some(Self {
+            pool: name::pool(pool).map_err(Failure::usage)?,
+            group: worker(group)?,
+            id: worker(id)?,
+        }))
+    }
+
     fn segments(&self) -> [&str; 4] {
         ["workers", &self.pool, &self.group, &self.id]
     }

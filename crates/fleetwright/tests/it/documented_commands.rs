@@ -111,6 +111,11 @@ const BLOCKS: &[(&str, &str, Way)] = &[
         Way::Run(selections),
     ),
     (
+        "docs/fleet.md",
+        "fleetwright worker list",
+        Way::Skip("the tests of the commands run them on workers that exist"),
+    ),
+    (
         "docs/operations.md",
         "sudo -u postgres",
         Way::Skip("the tests have a database of their own"),

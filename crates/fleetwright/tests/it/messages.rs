@@ -55,9 +55,42 @@ fn a_history_of_nothing_is_said_to_be_empty() {
     assert_eq!(done.code, 0);
     let part = "no entries: no override has been named nosuch";
     assert!(done.err.contains(part), "{}", done.err);
+    assert_eq!(done.out, "");
     create_static_pool(&server);
     let of_worker = server.ok(&words("audit show worker demo/iron/rack/w1"));
     assert!(of_worker.contains("created"), "{of_worker}");
+}
+
+#[test]
+fn the_changes_of_all_items_are_listed() {
+    let server = Server::start();
+    create_static_pool(&server);
+    let listed = server.ok(&words("audit list --type worker --client static/owner"));
+    assert!(listed.contains("demo/iron/rack/w1"), "{listed}");
+    let listed = server.json(&words("audit list --type worker --id demo/iron/rack/w1"));
+    assert_eq!(listed["entries"][0]["actionType"], "created");
+    assert!(listed["entries"][0]["sourceIp"].is_string());
+    let none = server.run(&words("audit list --client nosuch --since 1h"));
+    assert!(none.err.contains("no entries since"), "{}", none.err);
+    assert_eq!((none.code, none.out.as_str()), (0, ""));
+    for wrong in ["audit list --id x", "audit list --since soon"] {
+        assert_eq!(server.run(&words(wrong)).code, 2, "{wrong}");
+    }
+}
+
+#[test]
+fn reports_of_a_fleet_in_which_nothing_happened_are_empty() {
+    let server = Server::start();
+    let startup = server.ok(&words("startup --since 1h --by launch-config"));
+    assert!(
+        startup.starts_with("No machine was made since"),
+        "{startup}"
+    );
+    let causes = server.json(&words("error causes --most"));
+    assert_eq!(causes, serde_json::json!({"causes": []}));
+    for wrong in ["startup --since soon", "error causes --since soon"] {
+        assert_eq!(server.run(&words(wrong)).code, 2, "{wrong}");
+    }
 }
 
 #[test]

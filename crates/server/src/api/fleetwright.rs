@@ -1,4 +1,4 @@
-//! Our own API: live events, logs of tasks, explanations, the recorded history.
+//! Our API: live events, explanations, recorded history.
 
 mod costs;
 mod events;
@@ -7,6 +7,7 @@ mod explain_launch_config;
 mod explain_shadow;
 mod explain_task;
 mod images;
+mod lists;
 mod recording;
 mod series;
 mod sign_in_links;
@@ -14,6 +15,7 @@ mod status;
 mod waits;
 
 pub(super) use images::ENDPOINTS as IMAGES;
+pub(super) use lists::ENDPOINTS as LISTS;
 
 use contract::patterns::{DIGITS, GENERIC_ID, SLUGID, WORKER_POOL_ID};
 

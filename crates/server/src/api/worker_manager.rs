@@ -1,4 +1,4 @@
-//! The worker manager: pools, launch configs, workers, registration, errors.
+//! Pools, launch configs, workers, registration, errors.
 
 mod budgets;
 mod configurations;

@@ -3,7 +3,8 @@
 
 use domain::time::{DAY_MS, Timestamp};
 use store::{
-    budgets, configuration_versions, cost_accounts, image_versions, relays, sessions, turns,
+    budgets, configuration_versions, cost_accounts, image_versions, processes, relays, sessions,
+    turns,
 };
 
 use super::deletions::{DeletionTally, Deletions};
@@ -15,6 +16,7 @@ const KEPT_VERSIONS: u32 = 10;
 const STEPS_KEPT_DAYS: u32 = 90;
 /// A relay that is silent for longer does not come back.
 const SILENT_RELAYS_KEPT_DAYS: u32 = 30;
+const SILENT_PROCESSES_KEPT_DAYS: u32 = 1;
 
 /// Each kind by itself. `deletions` limits each of them.
 pub(super) async fn forget_replaced(
@@ -48,6 +50,9 @@ pub(super) async fn forget_replaced(
     let silent = days_ago(SILENT_RELAYS_KEPT_DAYS);
     let silent = delete("relay_expire", silent, relays::delete_silent);
     tally.add("relays", silent.await);
+    let ended = days_ago(SILENT_PROCESSES_KEPT_DAYS);
+    let ended = delete("process_expire", ended, processes::delete_silent);
+    tally.add("processes", ended.await);
     let old_costs = days_ago(settings.cost_retention_days);
     let costs = delete("cost_expire", old_costs, cost_accounts::delete_before).await;
     // Accounts become empty only by that, so most activations need not look for them.

@@ -14,6 +14,10 @@ const SET_UP: Duration = Duration::from_secs(90);
 
 pub struct ProviderSetup(pub Arc<Engine>);
 
+impl ProviderSetup {
+    pub const PERIOD: Duration = Duration::from_secs(60);
+}
+
 #[async_trait]
 impl BackgroundTask for ProviderSetup {
     fn name(&self) -> String {
@@ -22,6 +26,9 @@ impl BackgroundTask for ProviderSetup {
 
     async fn activate(&mut self) -> ActivationResult {
         let (ready, failed) = self.0.providers.set_up_missing(SET_UP).await;
+        let period_ms = i64::try_from(Self::PERIOD.as_millis()).unwrap_or(i64::MAX);
+        let next = self.0.clock.now().plus_millis(period_ms);
+        self.0.providers.note_next_set_up(next);
         for (id, problem) in failed {
             tracing::warn!(provider.id = %id, "provider {id} failed to start: {problem}");
         }

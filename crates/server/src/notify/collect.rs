@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use domain::Version;
+use domain::error_cause::cause_in_pool;
 use domain::error_report::ErrorReport;
 use domain::id::PoolId;
 use domain::time::{HOUR_MS, Timestamp};
@@ -11,9 +12,10 @@ use store::notice_causes::NoticeCause;
 use store::{StoreError, Tx};
 
 use super::Channel;
-use super::cause::{MIXED, cause_of};
 use crate::config::Notify;
 
+/// Stands for all further causes of a pool, beyond the limit.
+pub(super) const MIXED: &str = "mixed";
 pub const BATCH: u32 = 500;
 pub const MAX_CAUSES: u64 = 50;
 
@@ -66,7 +68,10 @@ pub fn collect(
     let mut by_pool: BTreeMap<PoolId, BTreeMap<String, Vec<ErrorReport>>> = BTreeMap::new();
     for report in errors.into_iter().filter_map(|(_, report)| report) {
         let of_pool = by_pool.entry(report.pool_id.clone()).or_default();
-        of_pool.entry(cause_of(&report)).or_default().push(report);
+        of_pool
+            .entry(cause_in_pool(&report))
+            .or_default()
+            .push(report);
     }
     let counting = Counting {
         channel: name,

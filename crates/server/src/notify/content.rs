@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use store::notice_causes::NoticeCause;
 
-use super::cause::MIXED;
+use super::collect::MIXED;
 
 /// Longer titles, descriptions and extras are cut.
 const MAX_TITLE: usize = 200;

@@ -50,6 +50,7 @@ const UNUSED: &[&str] = &[
     "offering_news",
     "pool_news",
     "pool_resources",
+    "processes",
     "recorded_gaps",
     "relays",
     "roles",

@@ -21,6 +21,7 @@ use domain::task::{EndReason, Priority, Run, RunDocument, TaskDocument, TaskStat
 use domain::time::Timestamp;
 use domain::waits::WaitCause;
 use domain::worker::{Terms, WorkerState};
+use domain::worker_presence::WorkerPresence;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json};
 
@@ -154,6 +155,7 @@ text_cells!(
     WorkerGroup,
     WorkerId,
     ResourcesState,
+    WorkerPresence,
     WorkerState,
 );
 

@@ -144,16 +144,12 @@ pub fn get(tx: &mut Tx<'_>, key: &WorkerKey) -> Result<Option<Worker>> {
     tx.row(&GET, key)
 }
 
-/// These workers of a pool, as far as they exist, ordered by group and id.
+/// These workers, as far as they exist, ordered by group and id.
 pub fn get_some<'k>(
     tx: &mut Tx<'_>,
-    pool_id: &PoolId,
     keys: impl IntoIterator<Item = &'k WorkerKey>,
 ) -> Result<Vec<Worker>> {
-    let keys = keys.into_iter();
-    let keys: Vec<[&str; 3]> = keys
-        .map(|key| [pool_id.as_str(), key.group.as_str(), key.id.as_str()])
-        .collect();
+    let keys: Vec<(&str, &str, &str)> = keys.into_iter().map(parts).collect();
     if keys.is_empty() {
         return Ok(Vec::new());
     }

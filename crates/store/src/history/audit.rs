@@ -2,9 +2,12 @@
 
 use domain::audit::{AuditEntry, EntityType};
 use domain::id::ClientId;
-use domain::time::Timestamp;
+use domain::time::{MINUTE_MS, Timestamp};
 
 use crate::engine::{Entity, Result, Table, Tx, columns, statements};
+
+/// Entries are numbered when they are written, which is up to this long after their time.
+const LATE_MS: i64 = 10 * MINUTE_MS;
 
 static TABLE: Table = Table::of::<AuditEntry>("audit");
 
@@ -19,7 +22,34 @@ columns! { entry: AuditEntry {
     detail: Fixed "detail",
 } }
 
+/// Entries before this number (`$1`) and of this time, the newest first.
+macro_rules! newest {
+    ($rows:literal) => {
+        concat!(
+            "SELECT sequence, {columns} FROM audit WHERE sequence < $1 AND sequence > $2 \
+             AND created >= $3 AND created < $4 AND ",
+            $rows,
+            " ORDER BY sequence DESC LIMIT $8"
+        )
+    };
+}
+
 statements! { TABLE;
+    // An empty text means no filter, since ids and types are never empty.
+    NEWEST "audit_list" = newest!(
+        "($5 = '' OR entity_type = $5) AND ($6 = '' OR entity_id = $6) \
+         AND ($7 = '' OR client_id = $7)");
+    NEWEST_OF_TYPE "audit_list_of_type" = newest!(
+        "entity_type = $5 AND ($6 = '' OR entity_id = $6) AND ($7 = '' OR client_id = $7)");
+    NEWEST_OF_ENTITY "audit_list_of_entity" = newest!(
+        "entity_type = $5 AND entity_id = $6 AND ($7 = '' OR client_id = $7)");
+    NEWEST_OF_CLIENT "audit_list_of_client" = newest!(
+        "($5 = '' OR entity_type = $5) AND ($6 = '' OR entity_id = $6) AND client_id = $7");
+    FIRST_SINCE "audit_first_since" =
+        "SELECT sequence FROM audit WHERE created >= $1 ORDER BY created, sequence LIMIT 1";
+    LAST_BEFORE "audit_last_before" =
+        "SELECT sequence FROM audit WHERE created < $1 \
+         ORDER BY created DESC, sequence DESC LIMIT 1";
     INSERT "audit_insert" =
         "INSERT INTO audit ({written}) VALUES ({values})";
     BY_ENTITY "audit_by_entity" =
@@ -31,6 +61,18 @@ statements! { TABLE;
     DELETE_BEFORE "audit_delete_before" =
         "DELETE FROM audit WHERE sequence IN (SELECT o.sequence FROM (SELECT sequence, created \
          FROM audit ORDER BY sequence LIMIT $1) AS o WHERE o.created < $2)";
+}
+
+/// Selects entries; an empty filter selects all.
+#[derive(Clone, Debug, Default)]
+pub struct AuditFilter {
+    pub entity_type: Option<EntityType>,
+    /// An id of that type.
+    pub entity_id: Option<String>,
+    pub client_id: Option<ClientId>,
+    pub since: Option<Timestamp>,
+    /// Entries of this moment are left out.
+    pub until: Option<Timestamp>,
 }
 
 pub fn insert(tx: &mut Tx<'_>, entry: &AuditEntry) -> Result<()> {
@@ -63,4 +105,58 @@ pub fn by_client(
     limit: u32,
 ) -> Result<Vec<(i64, AuditEntry)>> {
     tx.rows(&BY_CLIENT, (client_id, after_sequence.unwrap_or(0), limit))
+}
+
+/// Changes of all entities, newest first. Pass the number of the last entry to continue after it.
+pub fn list(
+    tx: &mut Tx<'_>,
+    filter: &AuditFilter,
+    before: Option<i64>,
+    limit: u32,
+) -> Result<Vec<(i64, AuditEntry)>> {
+    let Some((low, high)) = numbers_of(tx, filter, before)? else {
+        return Ok(Vec::new());
+    };
+    let since = filter.since.map_or(i64::MIN, Timestamp::as_millis);
+    let until = filter.until.map_or(i64::MAX, Timestamp::as_millis);
+    let entity_type = filter.entity_type.map_or("", EntityType::as_str);
+    let entity_id = filter.entity_id.as_deref().unwrap_or("");
+    let client_id = filter.client_id.as_ref().map_or("", ClientId::as_str);
+    let statement = if !entity_type.is_empty() && !entity_id.is_empty() {
+        &NEWEST_OF_ENTITY
+    } else if !client_id.is_empty() {
+        &NEWEST_OF_CLIENT
+    } else if !entity_type.is_empty() {
+        &NEWEST_OF_TYPE
+    } else {
+        &NEWEST
+    };
+    let range = (high, low, since, until);
+    tx.rows(statement, (range, entity_type, entity_id, client_id, limit))
+}
+
+/// The numbers between which all entries of the filter's time are. Numbers follow the time nearly,
+/// so the index on times bounds how many other entries are read. `None`: there are none.
+fn numbers_of(
+    tx: &mut Tx<'_>,
+    filter: &AuditFilter,
+    before: Option<i64>,
+) -> Result<Option<(i64, i64)>> {
+    let mut low = 0;
+    if let Some(since) = filter.since {
+        let first: Option<i64> = tx.row(&FIRST_SINCE, since.plus_millis(-LATE_MS))?;
+        let Some(first) = first else {
+            return Ok(None);
+        };
+        low = first - 1;
+    }
+    let mut high = before.unwrap_or(i64::MAX);
+    if let Some(until) = filter.until {
+        let last: Option<i64> = tx.row(&LAST_BEFORE, until.plus_millis(LATE_MS))?;
+        let Some(last) = last else {
+            return Ok(None);
+        };
+        high = high.min(last.saturating_add(1));
+    }
+    Ok(Some((low, high)))
 }

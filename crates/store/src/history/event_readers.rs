@@ -6,7 +6,7 @@
 
 use domain::time::Timestamp;
 
-use crate::engine::{Result, Table, Tx, from_row, statements};
+use crate::engine::{ALL_ROWS, Result, Table, Tx, from_row, statements};
 use crate::history::events;
 
 static TABLE: Table = Table::unlisted("event_readers", 1);
@@ -17,6 +17,9 @@ statements! { TABLE;
          VALUES ($1, $2, '', 0, 0) ON CONFLICT (name) DO NOTHING";
     GET "event_reader_get" =
         "SELECT name, position, holder, held_until, fence FROM event_readers WHERE name = $1";
+    HELD "event_reader_list_held" =
+        "SELECT name, holder, held_until FROM event_readers WHERE held_until > $1 \
+         ORDER BY name LIMIT $2";
     TAKE "event_reader_take" =
         "UPDATE event_readers SET holder = $1, held_until = $2, fence = $3 \
          WHERE name = $4 AND fence = $5 AND held_until = $6";
@@ -40,6 +43,16 @@ pub struct EventReader {
     pub fence: i64,
 }
 
+/// A reader that a process holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldReader {
+    pub name: String,
+    pub holder: String,
+    pub until: Timestamp,
+}
+
+from_row! { HeldReader { name, holder, until } }
+
 impl EventReader {
     /// Whether another process than this one holds the reader now, with a lease of this length.
     ///
@@ -61,6 +74,11 @@ pub fn open(tx: &mut Tx<'_>, name: &str) -> Result<()> {
 pub fn get(tx: &mut Tx<'_>, name: &str) -> Result<Option<EventReader>> {
     let found = tx.row::<(String, EventReader)>(&GET, name)?;
     Ok(found.map(|(_, reader)| reader))
+}
+
+/// The readers that processes hold now: one for each purpose.
+pub fn list_held(tx: &mut Tx<'_>, now: Timestamp) -> Result<Vec<HeldReader>> {
+    tx.rows(&HELD, (now, ALL_ROWS))
 }
 
 /// Takes the reader or extends its lease. Returns `None` if another process holds it.

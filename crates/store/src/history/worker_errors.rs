@@ -1,5 +1,6 @@
 //! Reported errors of workers and providers.
 
+use domain::error_cause::cause_of;
 use domain::error_report::ErrorReport;
 use domain::id::{ErrorId, LaunchConfigId, PoolId};
 use domain::time::Timestamp;
@@ -16,9 +17,13 @@ columns! { report: ErrorReport {
     extra: Mutable "extra",
     launch_config_id: Fixed "launch_config_id",
 }
-also { Fixed "code" = report.code(), Fixed "reporter" = report.reporter() } }
+also {
+    Fixed "code" = report.code(),
+    Fixed "reporter" = report.reporter(),
+    Fixed "cause" = cause_of(report),
+} }
 
-static TABLE: Table = Table::of::<ErrorReport>("worker_errors");
+pub(crate) static TABLE: Table = Table::of::<ErrorReport>("worker_errors");
 
 /// The newest of these errors about each launch config.
 macro_rules! newest {

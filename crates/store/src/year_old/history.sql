@@ -17,10 +17,10 @@ SELECT 'worker-pool', #pool(i), 'people/' || (i % 50), 'updated', #now() - (#n(3
 FROM numbers WHERE i < #n(300000) ORDER BY i;
 
 INSERT INTO worker_errors (worker_pool_id, error_id, reported, kind, title, description, extra,
-    launch_config_id, code)
+    launch_config_id, code, cause)
 SELECT #pool(i), #task(i + 70000000), #now() - #random(i, 604800000), 'creation-error',
     'Instance Creation Error', 'no capacity in this zone', '{"region":"region-1"}', 'lc-' || (i % 6),
-    'capacity'
+    'capacity', 'cause-' || (i % 40)
 FROM numbers WHERE i < #n(200000);
 
 INSERT INTO worker_configurations (worker_configuration_id, document, market, created,

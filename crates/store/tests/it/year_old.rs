@@ -30,10 +30,11 @@ pub(crate) fn year() -> YearOld {
 }
 
 /// Tables that are empty or small in every fleet.
-const SMALL: [&str; 9] = [
+const SMALL: [&str; 10] = [
     "event_readers",
     "event_stream",
     "observed_time",
+    "processes",
     "revisions",
     "schema_migrations",
     "sqlite_sequence",
@@ -76,6 +77,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "cost_sum_by_provider",
             "cost_sum_by_provider_of",
             "cost_sum_of",
+            "error_cause_list_most",
+            "error_cause_list_newest",
+            "error_cause_pools_with_errors",
             "wait_account_pools",
             "wait_sum_by_cause",
             "wait_sum_by_cause_of",
@@ -129,6 +133,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "it counts all that is live, for a metric each half minute, for a limit of a provider, or \
          for a person who asks about a task",
         &[
+            "provider_worker_counts",
             "task_count_pending_total",
             "task_wait_sharers",
             "worker_count_by_state",

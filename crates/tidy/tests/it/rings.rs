@@ -55,7 +55,7 @@ const KNOWN: [KnownRing; 46] = [
     ("server", "api::worker_manager::list_workers", 2),
     ("server", "authentication", 2),
     ("server", "config", 8),
-    ("server", "notify", 8),
+    ("server", "notify", 7),
     ("server", "telemetry", 2),
     ("simulate", "study", 2),
     ("simulate", "world", 2),

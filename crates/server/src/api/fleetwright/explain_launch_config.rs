@@ -63,15 +63,19 @@ fn regions_json(regions: &BTreeMap<WorkerGroup, RegionPhases>) -> Value {
     regions.collect()
 }
 
-fn phase_json(phase: Phase, times: PhaseTimes) -> Value {
-    let from = match phase {
+/// The step with which a phase begins.
+pub(super) fn begins_with(phase: Phase) -> &'static str {
+    match phase {
         Phase::Requested => "decided",
         Phase::Accepted => Phase::Requested.as_str(),
         Phase::Registered => Phase::Accepted.as_str(),
         Phase::FirstClaim => Phase::Registered.as_str(),
-    };
+    }
+}
+
+fn phase_json(phase: Phase, times: PhaseTimes) -> Value {
     json!({
-        "from": from,
+        "from": begins_with(phase),
         "phase": phase.as_str(),
         "machines": times.machines,
         "medianMs": times.median_ms,

@@ -10,7 +10,7 @@ use domain::id::{PoolId, WorkerKey};
 use domain::time::Timestamp;
 use domain::worker::Worker;
 use domain::worker_selection::WorkerSelection;
-use engine::workers::{self, EndOrder, MAX_ENDED, WorkerError};
+use engine::workers::{self, EndOrder, Ending, MAX_ENDED, WorkerError};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -86,8 +86,10 @@ pub(super) async fn end(mut call: Call) -> Result<Reply, ApiError> {
     let order = EndOrder {
         selection,
         until,
-        reason: body.reason,
-        drains: body.drain,
+        ending: Ending {
+            reason: body.reason,
+            drains: body.drain,
+        },
     };
     let limit = page.limit.min(MAX_ENDED);
     let audit = call.audit(EntityType::Worker, "", "removed");

@@ -218,10 +218,11 @@ impl BackgroundTask for BrokerPublisher {
 }
 
 /// Lets other processes read events at once: those for the broker, and those for our accounts.
-/// Called when this process ends.
+/// Takes this process, which ends, off the list of processes.
 pub async fn leave_readers(app: &App) -> Result<(), StoreError> {
     let (holder, now) = (app.events.process.clone(), app.engine.clock.now());
     let leaving = app.engine.store.write("event_reader_leave_all", move |tx| {
+        store::processes::delete(tx, &holder)?;
         store::event_readers::leave_all(tx, &holder, now)
     });
     leaving.await

@@ -1,16 +1,13 @@
 //! Groups errors by cause: the same problem on a hundred machines is one cause.
 //!
-//! A cause has a pool, a launch config, a kind, a title and a code. Of the words in the
+//! A cause has a kind, a title and a code; within a pool also a launch config. Of the words in the
 //! description, only those count that do not vary with the machine or the time.
 
-use domain::error_report::ErrorReport;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::hex;
+use crate::error_report::ErrorReport;
 
-/// Stands for all further causes of a pool, beyond the limit.
-pub(super) const MIXED: &str = "mixed";
 /// Stands for a word that varies.
 const VARYING: &str = "#";
 /// A word of this length with letters of both cases is a random id, even without a digit.
@@ -20,24 +17,35 @@ const MAX_TEXT: usize = 4_096;
 /// Names of the machine in a report's `extra`.
 const MACHINE: [&str; 4] = ["workerId", "workerGroup", "instanceId", "hostname"];
 
-/// Names the cause of an error within its pool.
-pub(super) fn cause_of(report: &ErrorReport) -> String {
+/// Names the cause of an error: the same in all pools.
+pub fn cause_of(report: &ErrorReport) -> String {
     let machine = names_of_machine(report);
+    digest(&[
+        &report.kind,
+        &pattern(&report.title, &machine),
+        report.code(),
+        &pattern(&report.description, &machine),
+    ])
+}
+
+/// Names the cause of an error within its pool: launch configs have causes of their own.
+pub fn cause_in_pool(report: &ErrorReport) -> String {
     let config = report.launch_config_id.as_ref();
-    let parts = [
-        config.map_or("", |id| id.as_str()).to_owned(),
-        report.kind.clone(),
-        pattern(&report.title, &machine),
-        report.code().to_owned(),
-        pattern(&report.description, &machine),
-    ];
+    digest(&[config.map_or("", |id| id.as_str()), &cause_of(report)])
+}
+
+fn digest(parts: &[&str]) -> String {
     let mut digest = Sha256::new();
     for part in parts {
         // The length in front keeps parts from running into each other.
         digest.update(part.len().to_be_bytes());
         digest.update(part.as_bytes());
     }
-    hex(&digest.finalize()[..16])
+    let digest = digest.finalize();
+    digest[..16]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 fn names_of_machine(report: &ErrorReport) -> Vec<&str> {
@@ -110,11 +118,11 @@ fn varies(word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use domain::time::Timestamp;
     use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
+    use crate::time::Timestamp;
 
     fn report(description: &str, extra: Value) -> ErrorReport {
         ErrorReport {
@@ -175,15 +183,23 @@ mod tests {
                 title: "Other".to_owned(),
                 ..base.clone()
             },
-            ErrorReport {
-                launch_config_id: "lc-1".parse().ok(),
-                ..base.clone()
-            },
             report("x", json!({"code": "capacity"})),
         ];
         for other in differing {
             assert_ne!(cause_of(&base), cause_of(&other), "{other:?}");
         }
+    }
+
+    #[test]
+    fn launch_configs_have_causes_of_their_own_only_within_a_pool() {
+        let base = report("x", json!({}));
+        let other = ErrorReport {
+            launch_config_id: "lc-1".parse().ok(),
+            pool_id: "a/other".parse().unwrap(),
+            ..base.clone()
+        };
+        assert_eq!(cause_of(&base), cause_of(&other));
+        assert_ne!(cause_in_pool(&base), cause_in_pool(&other));
     }
 
     #[test]
