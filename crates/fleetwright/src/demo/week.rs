@@ -88,6 +88,8 @@ struct Simulation<'a> {
     past: PastWeek,
     /// The machines that exist, and when each becomes free.
     alive: Vec<(usize, Timestamp)>,
+    /// When each machine ends that its cloud takes back.
+    interrupted: Vec<Timestamp>,
 }
 
 /// A task that comes: when, and which run of it.
@@ -109,6 +111,7 @@ pub(super) fn simulate(
         random,
         past: PastWeek::default(),
         alive: Vec::new(),
+        interrupted: Vec::new(),
     };
     for host in &pool.hosts {
         simulation.add_machine(host.clone(), 0, since, Some(since), since);
@@ -186,6 +189,7 @@ impl Simulation<'_> {
             return None;
         }
         self.alive.swap_remove(place);
+        self.interrupted.push(resolved);
         let ended = &mut self.past.machines[machine];
         (ended.leaving, ended.ended, ended.is_interrupted) = (None, resolved, true);
         Some(resolved)
@@ -201,7 +205,9 @@ impl Simulation<'_> {
         }
         let incident = self.incident(since).filter(|it| it.cause.is_some());
         let cause = incident.as_ref().and_then(|incident| incident.cause);
-        let is_full = self.alive.len() >= self.week.limit || !self.pool.hosts.is_empty();
+        self.interrupted.retain(|ended| *ended > since);
+        let n_machines = self.alive.len() + self.interrupted.len();
+        let is_full = n_machines >= self.week.limit || !self.pool.hosts.is_empty();
         let opens = incident.map_or(since, |incident| before(self.now, incident.to));
         let (to, boot_ms) = self.draw_place();
         let ready = opens.plus_millis(ANSWER_MS + boot_ms + ANSWER_MS);

@@ -145,8 +145,12 @@ fn has_images_and_people(server: &Server) {
     assert!(promoted.contains("as good after"), "{promoted}");
     assert!(rolled_back.contains("build-rolled-back"), "{rolled_back}");
     assert!(rolled_back.contains("Worse after"), "{rolled_back}");
-    let canary = server.get("fleetwright/v1/image/gpu-cuda/status");
-    assert!(canary["canary"].is_object(), "{canary}");
+    wait_for("the tree is read, and a canary runs", || {
+        let path = "/api/fleetwright/v1/image/gpu-cuda/status";
+        let (status, text) = server.call("GET", path, None);
+        let reply: Value = serde_json::from_str(&text).unwrap();
+        (status == 200 && reply["canary"].is_object()).then_some(())
+    });
     let rules = server.ok(&["audit", "show", "rules", "firefly"]);
     assert!(rules.contains("people/ana"), "{rules}");
 }
