@@ -16,6 +16,8 @@ const PROGRAM = process.env.CHROMIUM ?? "/usr/bin/chromium";
 const BINARY = process.env.FLEETWRIGHT_BINARY ?? "target/debug/fleetwright";
 const READY = "fleetwright is ready at ";
 const TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
+// No test depends on the speed of the machine: this only ends one that hangs.
+const HANGS_MS = 300_000;
 const TYPES = { ".html": "text/html", ".css": "text/css", ".js": "text/javascript" };
 
 let launched;
@@ -23,6 +25,7 @@ let launched;
 /** The browser of this process. `closeAll` ends it. */
 export function browser() {
   launched ??= chromium.launch({
+    timeout: HANGS_MS,
     executablePath: PROGRAM,
     args: [
       "--no-sandbox", // Tests may run as root.
@@ -52,6 +55,7 @@ export async function open(address, look = {}) {
     forcedColors: look.forcedColors ? "active" : "none",
     reducedMotion: "reduce",
   });
+  context.setDefaultTimeout(HANGS_MS);
   if (look.cookies) await context.addCookies(look.cookies);
   const page = await context.newPage();
   page.problems = [];
@@ -69,7 +73,7 @@ export async function axe(page, { without = [] } = {}) {
   const rules = Object.fromEntries(without.map((rule) => [rule, { enabled: false }]));
   const results = await page.evaluate(
     (options) => globalThis.axe.run(document, options),
-    { runOnly: TAGS, rules, resultTypes: ["violations"] },
+    { runOnly: TAGS, rules, resultTypes: ["violations"], preload: false },
   );
   return results.violations.map(
     ({ id, help, nodes }) => `${id}: ${help} (${nodes.length}): ${nodes[0].html.slice(0, 200)}`,

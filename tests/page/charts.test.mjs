@@ -10,14 +10,15 @@ import { after, before, test } from "node:test";
 import { axe, closeAll, open, serveFolder, sidewaysScroll } from "./browser.mjs";
 
 const GALLERY = process.env.FLEETWRIGHT_GALLERY ?? "target/debug/examples/gallery";
-const PAGES = ["index.html", "extreme.html"];
 const LOOKS = [
-  { theme: "light" },
-  { theme: "dark" },
-  { theme: "light", width: 375 },
-  { theme: "dark", width: 375 },
-  { theme: "light", width: 320 },
-  { theme: "dark", forcedColors: true },
+  ["index.html", { theme: "light" }],
+  ["index.html", { theme: "dark" }],
+  ["index.html", { theme: "light", width: 375 }],
+  ["index.html", { theme: "dark", width: 375 }],
+  ["index.html", { theme: "light", width: 320 }],
+  ["index.html", { theme: "dark", forcedColors: true }],
+  ["extreme.html", { theme: "light" }],
+  ["extreme.html", { theme: "dark", width: 320 }],
 ];
 
 let folder;
@@ -35,15 +36,13 @@ after(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-for (const name of PAGES) {
-  for (const look of LOOKS) {
-    test(`axe finds nothing on ${name} with ${JSON.stringify(look)}`, async () => {
-      const page = await open(`${server.url}/${name}`, look);
-      assert.deepEqual(await axe(page), []);
-      assert.deepEqual(page.problems, []);
-      assert.equal(await sidewaysScroll(page), 0);
-    });
-  }
+for (const [name, look] of LOOKS) {
+  test(`axe finds nothing on ${name} with ${JSON.stringify(look)}`, async () => {
+    const page = await open(`${server.url}/${name}`, look);
+    assert.deepEqual(await axe(page), []);
+    assert.deepEqual(page.problems, []);
+    assert.equal(await sidewaysScroll(page), 0);
+  });
 }
 
 test("axe finds nothing where all tables of numbers are open", async () => {

@@ -11,6 +11,9 @@ test("a server starts on its own port, answers the browser, and is started again
   const first = await startServer();
   const page = await open(`${first.url}/`);
   assert.equal(new URL(page.url()).host, new URL(first.url).host);
+  // The script of all pages ran.
+  assert.equal(await page.locator("html.js").count(), 1);
+  assert.deepEqual(page.problems, []);
   await first.stop({ keep: true });
   await assert.rejects(fetch(first.url));
   const second = await startServer([], { folder: first.folder });

@@ -12,6 +12,7 @@ mod idle;
 mod latency;
 mod report;
 mod round;
+mod series;
 pub(crate) mod year;
 
 use std::time::Duration;
@@ -84,6 +85,8 @@ pub(crate) enum Part {
     Round,
     /// Scans of all workers
     Scan,
+    /// A minute of series, a status, and short series of 100 pools
+    Series,
     /// The load of an idle `up`, and the time until a task's log begins
     Idle,
 }
@@ -108,6 +111,7 @@ enum Step {
     Claims,
     Round,
     Scan,
+    Series,
 }
 
 /// The size of the fleet that a step makes or finds.
@@ -202,8 +206,9 @@ pub(crate) async fn measure(
     let wants = |part| arguments.only.is_empty() || arguments.only.contains(&part);
     let (mut fresh, mut year_old) = (Map::new(), Map::new());
     for part in [Part::Latency, Part::Claims, Part::Round] {
-        // A scan needs the same fleet as a round.
-        let is_wanted = wants(part) || (part == Part::Round && wants(Part::Scan));
+        // Scans and series need the same fleet as a round.
+        let is_same = part == Part::Round && (wants(Part::Scan) || wants(Part::Series));
+        let is_wanted = wants(part) || is_same;
         for age in databases.ages().iter().filter(|_| is_wanted) {
             let place = Place::make(databases, *age).await?;
             let figures = match age {
@@ -255,7 +260,7 @@ async fn measure_part(
             }
             figures.insert("claims".to_owned(), claims.into());
         }
-        Part::Round | Part::Scan => {
+        Part::Round | Part::Scan | Part::Series => {
             step("fill", Step::Fill)?;
             // PostgreSQL would do so in the middle of a round, and a fleet grows more slowly.
             if let Database::Postgres { .. } = place.database {
@@ -266,6 +271,9 @@ async fn measure_part(
             }
             if wants(Part::Scan) {
                 step("scan", Step::Scan)?;
+            }
+            if wants(Part::Series) {
+                step("series", Step::Series)?;
             }
         }
         Part::Idle => {}
@@ -328,6 +336,7 @@ pub(crate) async fn part(arguments: PartArguments) -> anyhow::Result<()> {
         Step::Claims => claims::measure(&host, arguments.size).await?,
         Step::Round => round::round(&host).await?,
         Step::Scan => round::scan(&host).await?,
+        Step::Series => series::measure(&host, database).await?,
     };
     host.stop().await;
     output::json(&figures);

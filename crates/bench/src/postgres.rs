@@ -49,6 +49,18 @@ pub(crate) async fn vacuum(url: &str) -> anyhow::Result<()> {
     vacuumed.context("cannot vacuum the filled database")
 }
 
+/// The size of the database in bytes.
+pub(crate) async fn size(url: &str) -> anyhow::Result<u64> {
+    let row = connect(url)
+        .await?
+        .query_one("SELECT pg_database_size(current_database())", &[])
+        .await;
+    let size = row.and_then(|row| row.try_get::<_, i64>(0));
+    Ok(size
+        .context("PostgreSQL does not say how large the database is")?
+        .unsigned_abs())
+}
+
 /// The server's version.
 pub(crate) async fn version(url: &str) -> anyhow::Result<String> {
     let row = connect(url)

@@ -252,17 +252,16 @@ impl FakeCloud {
         order: &LaunchOrder<'_>,
         outcome: &LaunchOutcome,
     ) -> Result<(), LaunchError> {
-        let limit = match outcome {
-            LaunchOutcome::Partial(limit) => *limit,
-            LaunchOutcome::Refused(cause) => return Err(refused(*cause, "the script says so")),
-            LaunchOutcome::CallLost => {
-                return Err(LaunchError::Unknown("the request was lost".to_owned()));
-            }
-            LaunchOutcome::Made
-            | LaunchOutcome::AnswerLost
-            | LaunchOutcome::NeverUp
-            | LaunchOutcome::Dying(_) => u32::MAX,
-        };
+        if let Some((cause, words)) = outcome.refusal() {
+            return Err(refused(cause, words));
+        }
+        if *outcome == LaunchOutcome::CallLost {
+            return Err(LaunchError::Unknown("the request was lost".to_owned()));
+        }
+        let mut limit = u32::MAX;
+        if let LaunchOutcome::Partial(some) = outcome {
+            limit = *some;
+        }
         self.check_image(state, order)?;
         if let Some(why) = state.groups.refusal(&order.pool.id, order.pool_data) {
             return Err(refused(Cause::Configuration, &why));
@@ -536,10 +535,9 @@ impl FakeCloud {
         order: &LaunchOrder<'_>,
         outcome: &LaunchOutcome,
     ) -> Result<Vec<LaunchedMachine>, LaunchError> {
-        if let LaunchOutcome::Refused(cause) = outcome
-            && is_reported_before_the_order(*cause)
-        {
-            return Err(refused(*cause, "the script says so"));
+        let refusal = outcome.refusal();
+        if let Some((cause, words)) = refusal.filter(|(cause, _)| is_reported_first(*cause)) {
+            return Err(refused(cause, words));
         }
         if state.inventory.made_by(order.token).is_none() {
             self.make_machines(state, order, outcome)?;
@@ -569,7 +567,7 @@ fn default_group() -> WorkerGroup {
 }
 
 /// Whether the cloud reports this cause before it looks at the order.
-fn is_reported_before_the_order(cause: Cause) -> bool {
+fn is_reported_first(cause: Cause) -> bool {
     match cause {
         Cause::Throttled | Cause::Credentials | Cause::Unavailable => true,
         Cause::Capacity | Cause::Quota | Cause::Configuration | Cause::Lost => false,

@@ -225,6 +225,12 @@ impl Facts {
         cause.of_budgets(lowered_from, capacity.all())
     }
 
+    /// The maximum of the pool with overrides and budgets; `None` if its config is invalid.
+    pub fn maximum(&self) -> Option<u64> {
+        let (maximum, _) = self.max_capacity();
+        (maximum != u64::MAX).then_some(maximum)
+    }
+
     /// The maximum of the pool with overrides and budgets, and the one that budgets lowered; there
     /// is none if its config is invalid.
     fn max_capacity(&self) -> (u64, Option<u64>) {

@@ -45,6 +45,7 @@ pub use launch_config_status::{
     HealthPage, LaunchConfigError, LaunchConfigPage, LaunchConfigStatus, get_launch_config,
     list_launch_config_health, list_launch_configs, usual_since,
 };
+pub(crate) use launch_config_status::{read_active_statuses, recent_failures};
 pub use launches::{LaunchTracker, PlannedLaunch, prepare_pool, start_launches};
 pub use learn::{LearnLimits, LearnResult, learn};
 pub(crate) use offering_news::note_registration;

@@ -26,6 +26,8 @@ pub mod queue;
 pub mod random;
 pub mod rate_limit;
 pub mod relays;
+pub mod series;
+pub mod status;
 pub mod strategy_services;
 pub mod tree;
 pub mod undo_guard;

@@ -21,10 +21,10 @@ use crate::commands::left_out;
 use crate::commands::relay::RelayCommand;
 use crate::commands::run_worker::WorkerCommand;
 use crate::commands::{
-    audit, budget, builder, client, completions, config, cost, doctor, documentation, error, event,
-    explain, health, image, keys, launch_config, migrate, open, overrides, pool, process, provider,
-    queue, relay, role, rules, run_worker, scope, serve, startup, task, tree, up, version, wait,
-    worker,
+    audit, budget, builder, client, completions, config, cost, demo, doctor, documentation, error,
+    event, explain, health, image, keys, launch_config, migrate, open, overrides, pool, process,
+    provider, queue, relay, role, rules, run_worker, scope, series, serve, startup, status, task,
+    tree, up, version, wait, worker,
 };
 use crate::failure::{EXIT_CODES, Exit, Failure};
 use crate::session::Session;
@@ -68,6 +68,40 @@ struct Common {
     verbose: bool,
 }
 
+/// Reports about all pools.
+#[derive(Subcommand, Debug)]
+enum Report {
+    /// Show how long tasks waited, and for which causes
+    ///
+    /// The parts sum to the total. A run is charged when its wait has ended, in the hours and days
+    /// in which it waited.
+    Wait(wait::Arguments),
+    /// Show which launches fail, in all pools
+    ///
+    /// Shows the launch configs that are shut off, on trial or paused, with the cause, the next try
+    /// and the weight (own weight × balance × health). Then counts the launches by region, cause or
+    /// launch config. The weights always count the last hour.
+    Health(health::Arguments),
+    /// Show how long machines take to start, by place or by launch config
+    ///
+    /// The steps: a process asked the provider for the machine, the provider made it, it
+    /// registered, it first asked for work. Machines of pools that the caller may explain count.
+    Startup(startup::Arguments),
+    /// Show whether all is well: what is wrong now, and what to do about it
+    ///
+    /// The exit code is 1 if something is ill. docs/history.md has all kinds of problems.
+    Status(status::Arguments),
+    /// Show waiting tasks, capacity, launches and cost over time
+    ///
+    /// Of all pools, of a pool, or of a launch config. Times that no server recorded are named.
+    Series(series::Arguments),
+    /// Show where the money went: useful, booting, idle, failed, leaving, lost
+    ///
+    /// Sums up what machines cost, with those that run now, and orders them by what they waste. A
+    /// run that completed or failed by itself is useful. docs/costs.md has all rules.
+    Cost(cost::Arguments),
+}
+
 #[derive(Subcommand, Debug)]
 enum Command {
     /// Run a server with local workers on this machine
@@ -75,6 +109,12 @@ enum Command {
     /// The first start creates the data folder, a key and the owner's credentials. Later starts
     /// reuse them.
     Up(up::Arguments),
+    /// Run a server with a made-up fleet that works, to look at
+    ///
+    /// Three fake clouds with a week of history, and pools that are busy, waiting, out of quota, or
+    /// ill. Workers take tasks, machines fail. It needs no account and no network, and is ready in
+    /// seconds. See docs/demo.md.
+    Demo(demo::Arguments),
     /// Run a server from a configuration file
     Serve(serve::Arguments),
     /// Build and upload images on this machine, for servers that share a tree in ZooKeeper
@@ -208,32 +248,6 @@ enum Command {
     },
 }
 
-/// Commands that sum up what happened in all pools.
-#[derive(Subcommand, Debug)]
-enum Report {
-    /// Show how long tasks waited, and for which causes
-    ///
-    /// The parts sum to the total. A run is charged when its wait has ended, in the hours and days
-    /// in which it waited.
-    Wait(wait::Arguments),
-    /// Show which launches fail, in all pools
-    ///
-    /// Shows the launch configs that are shut off, on trial or paused, with the cause, the next try
-    /// and the weight (own weight × balance × health). Then counts the launches by region, cause or
-    /// launch config. The weights always count the last hour.
-    Health(health::Arguments),
-    /// Show how long machines take to start, by place or by launch config
-    ///
-    /// The steps: a process asked the provider for the machine, the provider made it, it
-    /// registered, it first asked for work. Machines of pools that the caller may explain count.
-    Startup(startup::Arguments),
-    /// Show where the money went: useful, booting, idle, failed, leaving, lost
-    ///
-    /// Sums up what machines cost, with those that run now, and orders them by what they waste. A
-    /// run that completed or failed by itself is useful. docs/costs.md has all rules.
-    Cost(cost::Arguments),
-}
-
 pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let parsed = command()
         .try_get_matches_from(arguments)
@@ -300,6 +314,7 @@ impl Cli {
         output::set_wide(common.wide);
         match self.command {
             Command::Up(arguments) => serving(up::run(arguments, common.root_url)),
+            Command::Demo(arguments) => serving(demo::run(arguments)),
             Command::Serve(arguments) => serving(serve::command(arguments)),
             Command::Builder(arguments) => serving(builder::command(arguments)),
             Command::Migrate(arguments) => serving(migrate::run(arguments, common.json)),
@@ -373,6 +388,8 @@ impl Report {
             Self::Wait(arguments) => common.ask(arguments, wait::run),
             Self::Health(arguments) => common.ask(arguments, health::run),
             Self::Startup(arguments) => common.ask(arguments, startup::run),
+            Self::Status(arguments) => common.ask(arguments, status::run),
+            Self::Series(arguments) => common.ask(arguments, series::run),
             Self::Cost(arguments) => common.ask(arguments, cost::run),
         }
     }

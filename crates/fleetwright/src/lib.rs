@@ -7,6 +7,7 @@ mod client;
 mod code;
 mod commands;
 mod data_folder;
+mod demo;
 #[cfg(test)]
 mod documented;
 mod failure;

@@ -32,14 +32,6 @@ pub static SCRIPT: Asset = Asset {
     stamp: LazyLock::new(|| stamp(SCRIPT.text)),
 };
 
-/// Moves the cursor of the charts.
-pub static CHARTS: Asset = Asset {
-    name: "charts",
-    content_type: "text/javascript; charset=utf-8",
-    text: include_str!("assets/charts.js"),
-    stamp: LazyLock::new(|| stamp(CHARTS.text)),
-};
-
 pub static ICON: Asset = Asset {
     name: "icon",
     content_type: "image/svg+xml",
@@ -57,7 +49,7 @@ impl Asset {
 /// The file at this address of the site.
 #[must_use]
 pub fn find(path: &str) -> Option<&'static Asset> {
-    [&STYLE, &SCRIPT, &CHARTS, &ICON]
+    [&STYLE, &SCRIPT, &ICON]
         .into_iter()
         .find(|asset| asset.url() == path)
 }
@@ -65,7 +57,7 @@ pub fn find(path: &str) -> Option<&'static Asset> {
 /// Names the release: a page of another one is loaded again.
 #[must_use]
 pub fn release() -> String {
-    format!("{}{}{}", *STYLE.stamp, *SCRIPT.stamp, *CHARTS.stamp)
+    format!("{}{}", *STYLE.stamp, *SCRIPT.stamp)
 }
 
 /// FNV-1a: it only has to differ from one release to the next.

@@ -56,7 +56,6 @@ impl Frame<'_> {
                     link rel="icon" href=(assets::ICON.url());
                     link rel="stylesheet" href=(assets::STYLE.url());
                     script type="module" src=(assets::SCRIPT.url()) {}
-                    script type="module" src=(assets::CHARTS.url()) {}
                 }
                 body data-live[self.is_live] {
                     a .skip href="#main" { "Skip to content" }

@@ -1,5 +1,6 @@
 //! The pictures: one file for each, and the addresses that lead to them.
 
+mod drawn;
 mod errors;
 mod events;
 mod health;

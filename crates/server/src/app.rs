@@ -10,6 +10,7 @@ use images::LiveBuilds;
 use crate::authentication::Authenticator;
 use crate::config::Config;
 use crate::events::EventStream;
+use crate::fleet_status::LastStatus;
 use crate::health::HealthMonitor;
 use crate::hosts::Hosts;
 use crate::limits::{BodyBudget, OpenCalls, RefusalLog};
@@ -43,6 +44,7 @@ pub struct App {
     /// Limits the log lines about refused requests.
     pub refusals: RefusalLog,
     pub pool_replies: PoolReplies,
+    pub fleet_status: LastStatus,
     pub started: Timestamp,
     /// Empty until the server runs.
     pub tree: SharedTree,

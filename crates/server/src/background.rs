@@ -34,6 +34,7 @@ mod queue_releases;
 mod refresh;
 mod scan;
 mod sealing;
+mod series;
 mod statistics;
 mod tls_reload;
 pub mod tree_keeper;
@@ -74,6 +75,7 @@ pub use queue_releases::{QueueReleases, ReleaseLimits};
 pub use refresh::Refresh;
 pub use scan::{MachineTermination, Scan};
 pub use sealing::Sealing;
+pub use series::Series;
 pub use statistics::MissingStatistics;
 pub use tls_reload::TlsReload;
 pub use waits::WaitAccounts;
@@ -155,6 +157,7 @@ fn start_housekeeping(app: &Arc<App>, driver: &mut Driver) {
         driver.start(every(5), WaitAccounts::new(own()));
     }
     driver.start(every(10), Costs(engine()));
+    driver.start(every(15), Series::new(engine()));
     if app.engine.store.engine() == store::Engine::Postgres {
         driver.start(every(10), MissingStatistics(engine()));
     }

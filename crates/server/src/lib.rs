@@ -13,6 +13,7 @@ pub mod doctor;
 pub mod events;
 pub mod exposure;
 mod finding;
+mod fleet_status;
 pub mod health;
 pub mod hosts;
 pub mod limits;
@@ -26,4 +27,4 @@ pub mod start;
 pub mod telemetry;
 pub mod tree;
 
-pub use run::{RunError, run};
+pub use run::{RunError, run, run_with};

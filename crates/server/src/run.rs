@@ -7,6 +7,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cloud::Provider;
+use domain::id::ProviderId;
 use engine::clock::SystemClock;
 use engine::database_clock::DatabaseClock;
 use engine::random::Random;
@@ -61,7 +63,17 @@ const TERMINATION_LIMIT: Duration = Duration::from_secs(10);
 /// Starts the server, passes its address to `ready`, serves until `stop`, and lets running requests
 /// end.
 pub async fn run(
+    config: Config,
+    stop: impl Future<Output = ()>,
+    ready: impl FnOnce(SocketAddr),
+) -> Result<(), RunError> {
+    run_with(config, Vec::new(), stop, ready).await
+}
+
+/// The same with providers that the caller made, besides those of the configuration.
+pub async fn run_with(
     mut config: Config,
+    further: Vec<(ProviderId, Arc<dyn Provider>)>,
     stop: impl Future<Output = ()>,
     ready: impl FnOnce(SocketAddr),
 ) -> Result<(), RunError> {
@@ -102,7 +114,7 @@ pub async fn run(
         () = &mut stop => return Ok(()),
     }
     let clock = Arc::new(DatabaseClock::new(Arc::new(SystemClock)));
-    let app = start(config, Arc::clone(&clock), Random::new(random)).await?;
+    let app = start(config, Arc::clone(&clock), Random::new(random), further).await?;
     let stopping = CancellationToken::new();
     let mut driver = Driver::of(&clock, stopping.clone());
     ClockMeasurement::start(clock, app.engine.store.clone(), &mut driver);

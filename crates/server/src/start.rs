@@ -41,6 +41,7 @@ use crate::background::BROKER_READER;
 use crate::config::{Config, ConfigError, OutsideQueue};
 use crate::configured_providers::build_providers;
 use crate::events::{CatchUp, EventStream};
+use crate::fleet_status::LastStatus;
 use crate::health::HealthMonitor;
 use crate::hosts::Hosts;
 use crate::limits::{BodyBudget, OpenCalls, RefusalLog};
@@ -98,11 +99,12 @@ const FIRST_SET_UP: Duration = Duration::from_secs(5);
 /// Pause between two attempts to reach the database at the start.
 const DATABASE_RETRY: Duration = Duration::from_secs(1);
 
-/// Opens the database, reads its time, migrates it, and builds the app.
+/// Opens the database, reads its time, migrates it, and builds the app, with additional providers.
 pub async fn start(
     config: Config,
     clock: Arc<DatabaseClock>,
     random: Random,
+    further: Vec<(ProviderId, Arc<dyn Provider>)>,
 ) -> Result<Arc<App>, StartError> {
     config.check()?;
     let (parts, telemetry) = (Parts::of(&config)?, Telemetry::of_process());
@@ -110,7 +112,7 @@ pub async fn start(
     let store = Store::open(&config.database.options())?;
     let reading = store.read("database_clock", store::probe::clock);
     clock.measure::<StoreError>(reading).await?;
-    assemble(config, parts, store, telemetry, clock, random, Vec::new()).await
+    assemble(config, parts, store, telemetry, clock, random, further).await
 }
 
 /// Waits while the database is away: after a power cut, all machines start at once. Other problems
@@ -256,6 +258,7 @@ async fn assemble(
         open_calls,
         failed_authentications,
         pool_replies: PoolReplies::default(),
+        fleet_status: LastStatus::default(),
         started: now,
         tree: SharedTree::default(),
         live_builds: LiveBuilds::default(),

@@ -501,7 +501,11 @@ CREATE TABLE launches (
     -- and machine; null: not known.
     price BIGINT,
     -- The offering of the bid that won; null: the strategy of the pool does not learn.
-    offering {key}
+    offering {key},
+    -- The machines that are in the series: made, refused, and never registered.
+    counted_made BIGINT NOT NULL DEFAULT 0,
+    counted_refused BIGINT NOT NULL DEFAULT 0,
+    counted_never_registered BIGINT NOT NULL DEFAULT 0
 );
 
 CREATE INDEX launches_pending
@@ -807,6 +811,69 @@ CREATE TABLE recorded_gaps (
 
 CREATE INDEX recorded_gaps_by_time ON recorded_gaps (until, sequence);
 
+-- Series: levels and counts over time, of all pools, of each pool, and of each launch config.
+
+CREATE TABLE series (
+    series {serial},
+    -- Empty: all pools together.
+    worker_pool_id {key} NOT NULL,
+    -- Empty: the pool.
+    launch_config_id {key} NOT NULL,
+    -- The last maximum in `series_maxima`.
+    maximum BIGINT NOT NULL DEFAULT 0
+);
+
+CREATE UNIQUE INDEX series_by_name ON series (worker_pool_id, launch_config_id);
+
+-- The minutes, hours and days that were recorded. A time without a row was not.
+CREATE TABLE series_times (
+    -- The length in milliseconds, and the beginning.
+    span BIGINT NOT NULL,
+    since BIGINT NOT NULL,
+    -- How many minutes of it were recorded.
+    minutes BIGINT NOT NULL,
+    PRIMARY KEY (span, since)
+) {by_key};
+
+-- A series without a point at a time that was recorded was at zero.
+CREATE TABLE points (
+    span BIGINT NOT NULL,
+    since BIGINT NOT NULL,
+    series BIGINT NOT NULL,
+    -- Sums over the minutes.
+    waiting BIGINT NOT NULL,
+    requested BIGINT NOT NULL,
+    booting BIGINT NOT NULL,
+    idle BIGINT NOT NULL,
+    busy BIGINT NOT NULL,
+    leaving BIGINT NOT NULL,
+    -- The highest of the minutes; null: the point is a minute.
+    most_waiting BIGINT,
+    most_requested BIGINT,
+    most_booting BIGINT,
+    most_idle BIGINT,
+    most_busy BIGINT,
+    most_leaving BIGINT,
+    most_capacity BIGINT,
+    launched BIGINT NOT NULL,
+    refused BIGINT NOT NULL,
+    failed BIGINT NOT NULL,
+    cost BIGINT NOT NULL,
+    waited BIGINT NOT NULL,
+    PRIMARY KEY (span, since, series)
+) {by_key};
+
+-- A series with points of days.
+CREATE INDEX points_of_series ON points (series) WHERE span = 86400000;
+
+-- The maximum of a pool, or the sum of those of all pools, from a moment on.
+CREATE TABLE series_maxima (
+    series BIGINT NOT NULL,
+    since BIGINT NOT NULL,
+    maximum BIGINT NOT NULL,
+    PRIMARY KEY (series, since)
+) {by_key};
+
 -- Waiting time: why the tasks of each pool wait, and the accounts of the time that they waited.
 
 -- The present cause of each pool.
@@ -832,9 +899,13 @@ CREATE TABLE wait_accounts (
     worker_pool_id {key} NOT NULL,
     -- The owner of the pool; empty: the queue has no pool.
     owner {key} NOT NULL,
-    cause {key} NOT NULL
+    cause {key} NOT NULL,
+    -- All milliseconds that were ever charged, and those of them that are in the series.
+    charged BIGINT NOT NULL DEFAULT 0,
+    counted BIGINT NOT NULL DEFAULT 0
 );
 
+CREATE INDEX wait_accounts_uncounted ON wait_accounts (account) WHERE charged <> counted;
 CREATE UNIQUE INDEX wait_accounts_by_name ON wait_accounts (worker_pool_id, owner, cause);
 
 CREATE TABLE waits (
@@ -859,7 +930,11 @@ CREATE TABLE cost_accounts (
     provider_id {key} NOT NULL,
     owner {key} NOT NULL,
     -- Empty: the price is not known, so only time is counted.
-    currency {key} NOT NULL
+    currency {key} NOT NULL,
+    -- All money that was ever charged, and that of it and of running machines that is in the
+    -- series.
+    charged BIGINT NOT NULL DEFAULT 0,
+    counted BIGINT NOT NULL DEFAULT 0
 );
 
 CREATE UNIQUE INDEX cost_accounts_by_name
@@ -1115,6 +1190,7 @@ CREATE TABLE tree_owners (
 {postgres}ALTER TABLE turns SET (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 {postgres}ALTER TABLE waits SET (fillfactor = 90);
 {postgres}ALTER TABLE costs SET (fillfactor = 90);
+{postgres}ALTER TABLE points SET (fillfactor = 80);
 {postgres}ALTER TABLE run_counts SET (fillfactor = 70);
 {postgres}ALTER TABLE offering_memories SET (fillfactor = 70);
 {postgres}ALTER TABLE pool_memories SET (fillfactor = 70);

@@ -15,6 +15,8 @@ pub mod recorded_workers;
 pub mod run_counts;
 pub mod run_messages;
 pub mod run_outcomes;
+pub mod series;
+pub mod series_points;
 pub mod wait_accounts;
 pub mod wait_messages;
 pub mod worker_errors;

@@ -39,7 +39,7 @@ pub use fleet::{
 pub use history::{
     audit, error_causes, error_stats, event_readers, events, kept_runs, notice_causes, notices,
     outbox, recorded_gaps, recorded_runs, recorded_workers, run_counts, run_messages, run_outcomes,
-    wait_accounts, wait_messages, worker_errors,
+    series, series_points, wait_accounts, wait_messages, worker_errors,
 };
 pub use queue::{
     announced_tasks, artifacts, cache_purges, claimants, claimed_tasks, demand, dependencies,

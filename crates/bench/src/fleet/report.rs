@@ -41,6 +41,26 @@ const LINES: &[(&str, &str, &str)] = &[
     ),
     ("/scan/peakBytes", "  peak memory", "bytes"),
     (
+        "/series/recordMs",
+        "a minute of series (median of 20)",
+        "ms",
+    ),
+    ("/series/pointsPerMinute", "  points in it", ""),
+    ("/series/bytesPerMinute", "  bytes in it", "bytes"),
+    (
+        "/series/quietMs",
+        "a minute without workers and tasks",
+        "ms",
+    ),
+    ("/series/readDayMs", "a day of minutes of one pool", "ms"),
+    ("/series/linesMs", "24 parts of a day of 100 pools", "ms"),
+    (
+        "/series/fineLinesMs",
+        "48 parts of a day of 100 pools",
+        "ms",
+    ),
+    ("/series/statusMs", "the status", "ms"),
+    (
         "/idle/cpuShareOfOneCore",
         "an idle `up`, share of one core",
         "share",

@@ -14,6 +14,8 @@ pub enum LaunchOutcome {
     /// None is made, and the cloud reports this cause. Causes that do not depend on the order
     /// (throttled, unavailable, bad credentials) are reported also when the token was used before.
     Refused(Cause),
+    /// The same, with the words of the cloud.
+    RefusedSaying(Cause, String),
     /// Machines are made, and the response is lost.
     AnswerLost,
     /// The request is lost, and none is made.
@@ -22,6 +24,22 @@ pub enum LaunchOutcome {
     NeverUp,
     /// Machines are made and end by themselves after this many milliseconds.
     Dying(i64),
+}
+
+impl LaunchOutcome {
+    /// The cause and the words, if it is a refusal.
+    pub(super) fn refusal(&self) -> Option<(Cause, &str)> {
+        match self {
+            Self::Refused(cause) => Some((*cause, "the script says so")),
+            Self::RefusedSaying(cause, words) => Some((*cause, words)),
+            Self::Made
+            | Self::Partial(_)
+            | Self::AnswerLost
+            | Self::CallLost
+            | Self::NeverUp
+            | Self::Dying(_) => None,
+        }
+    }
 }
 
 /// Decides the outcome of each launch that has no scripted one.

@@ -185,6 +185,39 @@ pub async fn list_launch_config_health(
     Ok((items, next.filter(|_| !is_last)))
 }
 
+/// The active launch configs of these pools, which are ordered by id.
+pub(crate) fn read_active_statuses(
+    tx: &mut Tx<'_>,
+    engine: &Arc<Engine>,
+    pools: Vec<Pool>,
+    now: Timestamp,
+) -> store::Result<Vec<LaunchConfigStatus>> {
+    let reader = Reader::new(engine, now, usual_since(now));
+    let readings = reader.read(tx, pools)?.into_iter();
+    Ok(readings
+        .flat_map(|reading| reading.active_statuses(engine))
+        .collect())
+}
+
+/// The failures of the usual period, of all pools from the first to the last.
+pub(crate) fn recent_failures(
+    tx: &mut Tx<'_>,
+    engine: &Engine,
+    first: &PoolId,
+    last: &PoolId,
+    now: Timestamp,
+) -> store::Result<Vec<LaunchFailures>> {
+    let window = health_window(now, usual_since(now));
+    let failures = store::launch_failures::between(tx, &window, first, last)?;
+    Ok(known_failures(failures, engine.horizon(now).hears_workers))
+}
+
+/// Another deployment's queue does not tell who asked for work.
+fn known_failures(mut failures: Vec<LaunchFailures>, hears_workers: bool) -> Vec<LaunchFailures> {
+    failures.retain(|failure| hears_workers || failure.cause != FailureCause::NeverClaimed);
+    failures
+}
+
 /// Pools with enough launch configs for a page, and whether these are the last pools.
 fn read_pools(
     tx: &mut Tx<'_>,
@@ -258,10 +291,8 @@ impl Reader {
         let rooms = read_rooms(tx, &limits)?;
         let now = self.horizon.now;
         let window = health_window(now, self.since);
-        let mut failures = store::launch_failures::between(tx, &window, &first, &last)?;
-        // Another deployment's queue does not tell who asked for work.
-        let is_known = |failure: &LaunchFailures| failure.cause != FailureCause::NeverClaimed;
-        failures.retain(|failure| self.horizon.hears_workers || is_known(failure));
+        let failures = store::launch_failures::between(tx, &window, &first, &last)?;
+        let failures = known_failures(failures, self.horizon.hears_workers);
         let mut failures = group_by_pool(failures, |failure| failure.pool_id.clone());
         let hosts = store::host_numbers::between(tx, &window, &first, &last)?;
         let mut hosts = group_by_pool(hosts, |numbers| numbers.pool_id.clone());

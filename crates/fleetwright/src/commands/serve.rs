@@ -3,10 +3,13 @@
 use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use api_client::with_causes;
 use clap::Args;
+use cloud::Provider;
+use domain::id::ProviderId;
 use server::config::{Config, LogFormat};
 use server::run::RunError;
 
@@ -31,7 +34,7 @@ pub(crate) async fn command(arguments: Arguments) -> Result<(), Failure> {
         output::out(&format!("fleetwright is ready at {root_url}"));
     };
     let doctor = doctor(&arguments.config);
-    run(config, stop_signal()?, ready, &doctor).await
+    Box::pin(run(config, stop_signal()?, ready, &doctor)).await
 }
 
 pub(crate) fn read(file: &Path) -> Result<Config, Failure> {
@@ -83,9 +86,21 @@ pub(super) async fn run(
     ready: impl FnOnce(SocketAddr) + Send,
     doctor: &str,
 ) -> Result<(), Failure> {
+    run_with(config, Vec::new(), stop, ready, doctor).await
+}
+
+/// The same with providers besides those of the configuration.
+pub(super) async fn run_with(
+    config: Config,
+    further: Vec<(ProviderId, Arc<dyn Provider>)>,
+    stop: impl Future<Output = ()> + Send + 'static,
+    ready: impl FnOnce(SocketAddr) + Send,
+    doctor: &str,
+) -> Result<(), Failure> {
     // A JSON log must contain only records.
     let is_logged = matches!(config.log.format, LogFormat::Json);
-    server::run(config, stop, ready).await.map_err(|error| {
+    let done = server::run_with(config, further, stop, ready).await;
+    done.map_err(|error| {
         let mut failure = Failure::failed(format!("the server stopped: {}", with_causes(&error)));
         if is_logged {
             tracing::error!("{}", failure.message);

@@ -206,7 +206,7 @@ const ARTIFACT_PORTS_ABOVE: u16 = 10_000;
 
 /// Pages of tasks show at an address of their own, if only this machine can reach the server.
 /// Others may not reach a further port, so for them it must be configured.
-fn provide_artifact_origin(config: &mut Config) {
+pub(super) fn provide_artifact_origin(config: &mut Config) {
     let is_configured = config.artifacts.listen.is_some() || config.artifacts.origin.is_some();
     if is_configured || !is_private(config) {
         return;
@@ -231,7 +231,7 @@ fn has_local_workers(config: &Config) -> bool {
 }
 
 /// The API of the server, with the credentials of its owner.
-fn owner_client(root_url: String, access_token: Secret) -> Result<Client, Failure> {
+pub(super) fn owner_client(root_url: String, access_token: Secret) -> Result<Client, Failure> {
     let credentials = Some(Credentials {
         client_id: OWNER.to_owned(),
         access_token,
@@ -346,7 +346,7 @@ fn merged(built_in: ProviderTable, mut configured: ProviderTable) -> ProviderTab
     configured
 }
 
-fn listen_address(text: &str) -> Result<SocketAddr, String> {
+pub(super) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     let address = match text.strip_prefix("localhost:") {
         Some(port) => format!("127.0.0.1:{port}").parse(),
         None => text.parse(),
@@ -391,7 +391,7 @@ Ctrl-C stops the server; a second Ctrl-C stops it at once.",
 }
 
 /// The name of this program if the shell finds it, or else its path.
-fn program_name() -> String {
+pub(super) fn program_name() -> String {
     let Ok(here) = std::env::current_exe() else {
         return "fleetwright".to_owned();
     };

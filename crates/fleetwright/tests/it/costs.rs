@@ -1,4 +1,4 @@
-//! Costs, waits and budgets on the command line.
+//! Costs, waits, budgets, series and the status on the command line.
 
 use crate::world::Server;
 
@@ -71,4 +71,31 @@ fn a_budget_moves_to_another_scope_only_on_demand() {
         (&moved["workerPools"], &moved["limit"]),
         (&"b/*".into(), &7.0.into())
     );
+}
+
+#[test]
+fn the_status_and_series_of_a_new_server_are_answers() {
+    let server = Server::start();
+    let owner = ["--provider", "static", "--owner", "you@example.com"];
+    server.ok(&[&["pool", "create", "demo/linux"][..], &owner].concat());
+    let ran = server.run(&["status"]);
+    assert!(ran.code == 0 || ran.out.contains(" ill"), "{}", ran.out);
+    assert!(ran.out.contains("\nPools 1: "), "{}", ran.out);
+    let status = server.run(&["status", "--json"]).out;
+    assert!(status.contains("\"isWell\""), "{status}");
+    // Either the first minute is recorded already, or the day is a gap.
+    for arguments in [&["series"][..], &["series", "--pool", "demo/linux"]] {
+        let said = server.ok(arguments);
+        assert!(said.contains("not recorded"), "{said}");
+    }
+    let csv = server.ok(&["series", "--csv", "--step", "hour"]);
+    assert!(csv.starts_with("time,recorded,waiting,"), "{csv}");
+    let ran = server.run(&["series", "--pool", "demo/linus"]);
+    assert_eq!(ran.code, 3, "{}", ran.err);
+    assert!(
+        ran.err.contains("Pool demo/linus does not exist"),
+        "{}",
+        ran.err
+    );
+    assert_eq!(server.run(&["series", "--launch-config", "a"]).code, 2);
 }

@@ -63,6 +63,11 @@ const BLOCKS: &[(&str, &str, Way)] = &[
         "fleetwright documentation check",
         Way::Run(documentation),
     ),
+    (
+        "docs/demo.md",
+        "fleetwright demo",
+        Way::Skip("is run by the tests of the demo"),
+    ),
     ("docs/events.md", "fleetwright event tail", Way::Run(events)),
     (
         "docs/waiting.md",

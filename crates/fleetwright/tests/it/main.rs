@@ -13,6 +13,7 @@ mod code_plan;
 mod command_blocks;
 mod configuration;
 mod costs;
+mod demo;
 mod documentation;
 mod documented_commands;
 mod evaluation;

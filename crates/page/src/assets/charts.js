@@ -21,12 +21,12 @@ function rangeOf(chart) {
   return { first, width, n, from, to };
 }
 
-const times = [undefined, '2-digit'].map((second) => new Intl.DateTimeFormat('en-GB', {
+const clocks = [undefined, '2-digit'].map((second) => new Intl.DateTimeFormat('en-GB', {
   timeZone: 'UTC', day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit', second,
 }));
 
 function textOf(at, { from, to }) {
-  return times[+(to - from < HOUR)].format(at);
+  return clocks[+(to - from < HOUR)].format(at);
 }
 
 /** Moves the cursor of all charts. Other scripts hear of it by the event `cursor`. */

@@ -103,8 +103,6 @@ function morph(from, to) {
   while (before) { const next = before.nextSibling; before.remove(); before = next; }
 }
 
-followCursor();
-
 /* The stream of changes. */
 const stream = one('#stream');
 let heard = Date.now();

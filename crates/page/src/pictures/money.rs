@@ -1,11 +1,13 @@
 //! Money: what it was spent on, and what is left of budgets.
 
 use api_client::{Call, FLEETWRIGHT, WORKER_MANAGER};
+use domain::time::Timestamp;
 use futures_util::future::join_all;
 use maud::{Markup, html};
 use serde_json::Value;
 
 use crate::api::Refusal;
+use crate::charts::{BarPart, Gather, Gauge, ShareBar, TimeBars, TimeRange, Tone, Unit};
 use crate::json::Json as _;
 use crate::links;
 use crate::parts::{choices, empty, heads, mark, table};
@@ -58,7 +60,11 @@ pub(super) async fn show(visit: &Visit<'_>) -> Shown {
     };
     let view = View::new(Part::Money, "Money")
         .section("head", head)
-        .section("days", costs("By day", "day", &days?))
+        .section("chart", chart(visit, days.as_ref().ok()))
+        .section("days", match &days {
+            Ok(days) => costs("By day", "day", days),
+            Err(refusal) => super::pool::refused("By day", refusal),
+        })
         .section("lines", costs(&format!("By {by}"), by, &lines))
         .section("budgets", budgets_of(visit, &budgets));
     Ok(view.command(format!("fleetwright cost --by {by}")))
@@ -76,6 +82,45 @@ fn since(visit: &Visit<'_>) -> String {
         .now
         .plus_millis(-days * domain::time::DAY_MS)
         .to_string()
+}
+
+/// The cost of each day by use.
+fn chart(visit: &Visit<'_>, days: Option<&Value>) -> Markup {
+    let until = visit.now.as_millis();
+    let from = days.and_then(|days| days.moment("since"));
+    let range = TimeRange::new(from.map_or(until, Timestamp::as_millis), until);
+    let rows = days.into_iter().flat_map(|days| days.list("lines")).flat_map(|line| {
+        let at: Option<Timestamp> = format!("{}T00:00:00.000Z", line.text("day")).parse().ok();
+        USES.into_iter().filter_map(move |name| {
+            let dollars = of_use(line, name) / 1_000_000.0;
+            Some((at?.as_millis(), name.to_owned(), dollars))
+        })
+    });
+    let series = super::drawn::by_name(range, domain::time::DAY_MS, rows);
+    let parts: Vec<BarPart<'_>> = series
+        .iter()
+        .map(|(name, series)| BarPart {
+            name,
+            tone: tone(name),
+            series,
+        })
+        .collect();
+    html! {
+        (TimeBars { title: "Cost by use", range, unit: Unit::Money, gather: Gather::Sum, parts: &parts })
+    }
+}
+
+/// The meaning of a use, by which it is coloured on all pages.
+fn tone(name: &str) -> Tone {
+    match name {
+        "useful" => Tone::Busy,
+        "booting" => Tone::Booting,
+        "idle" => Tone::Idle,
+        "failed" => Tone::Failed,
+        "leaving" => Tone::Leaving,
+        "lost" => Tone::Lost,
+        _ => Tone::Requested,
+    }
 }
 
 fn sentence(report: &Value) -> String {
@@ -113,6 +158,7 @@ fn costs(title: &str, by: &str, report: &Value) -> Markup {
             tr {
                 th scope="row" { (name(line, by)) }
                 td .n { b { (money(cost)) } }
+                td { (shares(line)) }
                 td .n { (percent(line.number("wastedMicros").unwrap_or_default(), cost)) }
                 @for part in USES {
                     @let part = of_use(line, part);
@@ -121,7 +167,7 @@ fn costs(title: &str, by: &str, report: &Value) -> Markup {
             }
         }
     };
-    let mut names = vec![by.to_owned(), "#Cost".to_owned(), "#Wasted".to_owned()];
+    let mut names = [by, "#Cost", "Uses", "#Wasted"].map(str::to_owned).to_vec();
     names.extend(USES.map(|name| format!("#{name}")));
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     html! {
@@ -132,6 +178,12 @@ fn costs(title: &str, by: &str, report: &Value) -> Markup {
             (table(title, &heads(&names), &rows))
         }
     }
+}
+
+/// The uses of a line as shares.
+fn shares(line: &Value) -> Markup {
+    let parts = USES.map(|name| (name, tone(name), of_use(line, name) / 1_000_000.0));
+    html! { (ShareBar { label: "Uses", unit: Unit::Money, parts: &parts }) }
 }
 
 /// What a line of a report is about.
@@ -169,7 +221,13 @@ fn budgets_of(visit: &Visit<'_>, budgets: &Result<Value, Refusal>) -> Markup {
                 td { "a " (budget.text("per")) }
                 td .n { (dollars(budget, "limit")) }
                 td .n { b { (dollars(budget, "spent")) } }
-                td .n { (percent(budget.number("spent").unwrap_or_default(), budget.number("limit").unwrap_or_default())) }
+                td { (Gauge {
+                    name: budget.text("budgetId"),
+                    unit: Unit::Money,
+                    used: budget.number("spent").unwrap_or_default(),
+                    limit: budget.number("limit").unwrap_or_default(),
+                    expected: expected(budget, visit),
+                }) }
                 td .n { (dollars(budget, "left")) }
                 td { (step) }
                 td { (ago(budget.moment("periodEnds"), visit.now)) }
@@ -198,6 +256,17 @@ fn budgets_of(visit: &Visit<'_>, budgets: &Result<Value, Refusal>) -> Markup {
             (table("Budgets", &head, &rows))
         }
     }
+}
+
+/// What would be spent by now at an even pace.
+fn expected(budget: &Value, visit: &Visit<'_>) -> Option<f64> {
+    let (begins, ends) = (budget.moment("periodBegins")?, budget.moment("periodEnds")?);
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "periods have far fewer milliseconds than a double holds"
+    )]
+    let share = visit.now.millis_since(begins) as f64 / ends.millis_since(begins).max(1) as f64;
+    Some(budget.number("limit")? * share.clamp(0.0, 1.0))
 }
 
 fn dollars(budget: &Value, name: &str) -> String {

@@ -5,7 +5,9 @@ use futures_util::future::join_all;
 use maud::{Markup, html};
 use serde_json::Value;
 
+use super::drawn;
 use crate::api::Refusal;
+use crate::charts::{Mark, MarkKind};
 use crate::json::Json as _;
 use crate::links;
 use crate::parts::{Action, empty, facts, field, heads, id as copied, options, table};
@@ -25,14 +27,16 @@ pub(super) async fn show(visit: &Visit<'_>, id: &str) -> Shown {
         Call::get(WORKER_MANAGER, &["launch-configs", id]),
         Call::get(QUEUE, &["task-queues", id, "pending"]).query("limit", Some(TASKS)),
         Call::get(QUEUE, &["task-queues", id, "counts"]),
+        Call::get(FLEETWRIGHT, &["series", "pool", id]).query("from", Some(drawn::since(visit))),
     ];
     let replies = join_all(calls.map(|call| visit.api.call(call))).await;
-    let Ok([pool, explained, configs, tasks, counts]) = <[_; 5]>::try_from(replies) else {
+    let Ok([pool, explained, configs, tasks, counts, series]) = <[_; 6]>::try_from(replies) else {
         return Err(Problem::NotFound);
     };
     let pool = pool?;
     let view = View::new(Part::Overview, id)
         .section("state", state(visit, id, &pool, &explained, &counts))
+        .section("chart", chart(visit, id, &series, &explained))
         .section("decision", decision(visit, id, &explained))
         .section("configs", launch_configs(visit, &configs))
         .section("tasks", waiting(visit, id, &tasks))
@@ -72,6 +76,44 @@ fn state(
             span { b { (count(pool.count("stoppingCapacity"))) } "leaving" }
             span { b { (count(maximum)) } "at most" }
         }
+    }
+}
+
+/// What there was over time, with the decisions as marks that lead to their reasons.
+fn chart(
+    visit: &Visit<'_>,
+    id: &str,
+    series: &Result<Value, Refusal>,
+    explained: &Result<Value, Refusal>,
+) -> Markup {
+    let series = match series {
+        Ok(series) => series,
+        Err(refusal) => return refused("Over time", refusal),
+    };
+    let plans = explained.as_ref().map_or(&[][..], |it| it.list("plans"));
+    let texts: Vec<(i64, String, String)> = plans
+        .iter()
+        .filter_map(|plan| {
+            let at_ms = plan.moment("created")?.as_millis();
+            let number = plan.count("number").to_string();
+            let text = plan.text("text").lines().next().unwrap_or_default();
+            let url = links::with(&links::pool(id), &[], "plan", &number);
+            Some((at_ms, format!("decision {number}: {text}"), url))
+        })
+        .collect();
+    let marks: Vec<Mark<'_>> = texts
+        .iter()
+        .map(|(at_ms, text, href)| Mark {
+            at_ms: *at_ms,
+            kind: MarkKind::Decision,
+            text,
+            href,
+        })
+        .collect();
+    html! {
+        h2 { "Over time" }
+        (drawn::controls(visit))
+        (drawn::capacity(&format!("Workers of {id} and waiting tasks"), drawn::range(visit), series, &marks))
     }
 }
 

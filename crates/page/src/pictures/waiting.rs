@@ -1,9 +1,12 @@
 //! Waiting time: by cause, over time, and what would change each cause.
 
 use api_client::{Call, FLEETWRIGHT};
+use domain::time::{DAY_MS, HOUR_MS, Timestamp};
+use futures_util::future::join;
 use maud::{Markup, html};
 use serde_json::Value;
 
+use crate::charts::{BarPart, Gather, TimeBars, TimeRange, Tone, Unit};
 use crate::json::Json as _;
 use crate::links;
 use crate::parts::{choices, empty, heads, table};
@@ -17,6 +20,8 @@ const RANGES: &[(&str, &str)] = &[
     ("30d", "30 days"),
 ];
 const ROWS: u32 = 50;
+/// Hours of three days, or days of a month.
+const MOMENTS: u32 = 100;
 
 pub(super) async fn show(visit: &Visit<'_>) -> Shown {
     let by = match visit.query("by") {
@@ -29,7 +34,14 @@ pub(super) async fn show(visit: &Visit<'_>) -> Shown {
         .query("top", Some(ROWS))
         .query("since", Some(since(visit)))
         .query("workerPoolId", (!pool.is_empty()).then_some(pool));
-    let waits = visit.api.call(call).await?;
+    let step = if matches!(visit.query("range"), "7d" | "30d") { "day" } else { "hour" };
+    let over_time = Call::get(FLEETWRIGHT, &["waits"])
+        .query("by", Some(step))
+        .query("top", Some(MOMENTS))
+        .query("since", Some(since(visit)))
+        .query("workerPoolId", (!pool.is_empty()).then_some(pool));
+    let (waits, over_time) = join(visit.api.call(call), visit.api.call(over_time)).await;
+    let waits = waits?;
     let total = waits.number("totalMs").unwrap_or_default();
     let head = html! {
         h1 { "Waiting" @if !pool.is_empty() { " for " a href=(links::pool(pool)) { (pool) } } }
@@ -41,6 +53,7 @@ pub(super) async fn show(visit: &Visit<'_>) -> Shown {
     };
     let view = View::new(Part::Waiting, "Waiting")
         .section("head", head)
+        .section("chart", chart(visit, step, over_time.as_ref().ok()))
         .section("causes", causes(&waits, total))
         .section("rows", rows(&waits, by));
     let pool = if pool.is_empty() {
@@ -51,8 +64,44 @@ pub(super) async fn show(visit: &Visit<'_>) -> Shown {
     Ok(view.command(format!("fleetwright wait --by {by}{pool}")))
 }
 
+/// The waiting time by cause, over time.
+fn chart(visit: &Visit<'_>, step: &str, waits: Option<&Value>) -> Markup {
+    let until = visit.now.as_millis();
+    let from: Option<Timestamp> = since(visit).parse().ok();
+    let range = TimeRange::new(from.map_or(until, Timestamp::as_millis), until);
+    let step_ms = if step == "day" { DAY_MS } else { HOUR_MS };
+    let rows = waits.into_iter().flat_map(|waits| waits.list("rows")).flat_map(|row| {
+        let at = moment(row.text("key"));
+        row.list("causes").iter().filter_map(move |cause| {
+            let ms = cause.number("ms").unwrap_or_default();
+            Some((at?.as_millis(), cause.text("label").to_owned(), ms))
+        })
+    });
+    let series = super::drawn::by_name(range, step_ms, rows);
+    let parts: Vec<BarPart<'_>> = series
+        .iter()
+        .enumerate()
+        .map(|(index, (name, series))| BarPart {
+            name,
+            tone: Tone::Category(index),
+            series,
+        })
+        .collect();
+    html! {
+        (TimeBars { title: "Waiting time by cause", range, unit: Unit::Duration, gather: Gather::Sum, parts: &parts })
+    }
+}
+
+/// The moment of a row by time: a day, or an hour.
+fn moment(key: &str) -> Option<Timestamp> {
+    key.parse()
+        .or_else(|_| format!("{key}T00:00:00.000Z").parse())
+        .or_else(|_| format!("{}:00:00.000Z", key.replace(' ', "T")).parse())
+        .ok()
+}
+
 /// The beginning of the time range.
-pub(super) fn since(visit: &Visit<'_>) -> String {
+fn since(visit: &Visit<'_>) -> String {
     let days = match visit.query("range") {
         "3d" => 3,
         "7d" => 7,
@@ -61,7 +110,7 @@ pub(super) fn since(visit: &Visit<'_>) -> String {
     };
     visit
         .now
-        .plus_millis(-days * domain::time::DAY_MS)
+        .plus_millis(-days * DAY_MS)
         .to_string()
 }
 

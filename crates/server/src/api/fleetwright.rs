@@ -9,7 +9,9 @@ mod explain_task;
 mod images;
 mod lists;
 mod recording;
+mod series;
 mod sign_in_links;
+mod status;
 mod waits;
 
 pub(super) use images::ENDPOINTS as IMAGES;
@@ -27,6 +29,7 @@ const SIGN_IN: &str = "Sign-in";
 const REASONS: &str = "Reasons";
 const HISTORY: &str = "History";
 const COSTS: &str = "Costs";
+const STATUS: &str = "Status";
 /// The number of a plan within its pool.
 const PLAN_NUMBER: &str = "^[0-9]{1,18}$";
 
@@ -50,6 +53,19 @@ const LISTENING: &[Query] = &[
     query("after", DIGITS),
     query("since", MOMENT),
     query("follow", YES_NO),
+];
+
+const SERIES: &[Query] = &[
+    query("from", MOMENT),
+    query("until", MOMENT),
+    query("step", "^(minute|hour|day)$"),
+];
+
+const POOL_STATUS: &[Query] = &[
+    query("search", "^.{1,100}$"),
+    query("order", "^(trouble|waiting|name|cost)$"),
+    TOKEN,
+    LIMIT,
 ];
 
 const WAITS: &[Query] = &[
@@ -196,6 +212,82 @@ pub const ENDPOINTS: &[Endpoint] = &[
         .describe(
             "The same for one owner: the machines of pools that had this owner when the machines \
              were launched.",
+        ),
+    on("series", Get, "/series")
+        .runs(|call| Box::pin(series::all(call)))
+        .query(SERIES)
+        .output("series.json")
+        .scope("fleetwright:read-series:all")
+        .about(HISTORY, "Read series of all pools")
+        .describe(
+            "Levels and counts from `from` (by default a day before `until`) up to `until` (by \
+             default now), in points of a `step` (by default the finest that covers this time \
+             with 1500 points): waiting tasks, capacity by state, the maximum, and machines that \
+             were made, refused or lost, cost and waiting time. docs/history.md has the meanings.",
+        ),
+    on("seriesOfPools", Get, "/series/pools")
+        .runs(|call| Box::pin(series::of_pools(call)))
+        .query(&[
+            query("from", MOMENT),
+            query("until", MOMENT),
+            query("points", "^[0-9]{1,4}$"),
+            query("pools", "^[a-zA-Z0-9_/,-]{3,8000}$"),
+            TOKEN,
+            LIMIT,
+        ])
+        .output("series-of-pools.json")
+        .scope("fleetwright:read-series:all")
+        .about(HISTORY, "Read short series of many pools")
+        .describe(
+            "For each pool, the most waiting tasks and the highest capacity in `points` parts (by \
+             default 24, at most 200) of the time from `from` up to `until` (by default the last \
+             day). At most 200 pools are in one reply, or those that `pools` names, separated by \
+             commas: at most 100.",
+        ),
+    on("seriesOfPool", Get, "/series/pool/<workerPoolId>")
+        .runs(|call| Box::pin(series::of_pool(call)))
+        .wildcard("workerPoolId")
+        .query(SERIES)
+        .output("series.json")
+        .scope("fleetwright:read-series:pool:<workerPoolId>")
+        .about(HISTORY, "Read series of a pool")
+        .describe("The same for one pool."),
+    on(
+        "seriesOfLaunchConfig",
+        Get,
+        "/series/launch-config/<workerPoolId>/<launchConfigId>",
+    )
+    .runs(|call| Box::pin(series::of_launch_config(call)))
+    .query(SERIES)
+    .output("series.json")
+    .scope("fleetwright:read-series:pool:<workerPoolId>")
+    .about(HISTORY, "Read series of a launch config")
+    .describe(
+        "The same for one launch config. Tasks wait for a pool, so its waiting tasks and waiting \
+         time are zero, and it has no maximum.",
+    ),
+    on("status", Get, "/status")
+        .runs(|call| Box::pin(status::read(call)))
+        .output("fleet-status.json")
+        .scope("fleetwright:read-status")
+        .about(STATUS, "Is all well?")
+        .describe(
+            "What is wrong now, the worst first, each with a reason, what the program does about \
+             it and when, and what a person can do; then sums over all pools. Parts for which the \
+             caller lacks a scope are left out, and `missingScopes` names these scopes. At most a \
+             second old.",
+        ),
+    on("statusOfPools", Get, "/status/pools")
+        .runs(|call| Box::pin(status::pools(call)))
+        .query(POOL_STATUS)
+        .output("fleet-status-of-pools.json")
+        .scope("fleetwright:read-status")
+        .about(STATUS, "List the pools by trouble, waiting tasks, name or cost")
+        .describe(
+            "The state of each pool, ordered over all pools by `order` (by default `trouble`): \
+             capacity by state, waiting tasks and their cause, errors of the last hour, the cost \
+             of the day with the scopes for it, and what is wrong. `search` selects pools whose id \
+             contains it. At most a second old.",
         ),
     on("readRecording", Get, "/recording")
         .runs(|call| Box::pin(recording::read(call)))

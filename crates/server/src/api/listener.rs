@@ -361,7 +361,8 @@ impl Site {
             }
             Self::Api(web, documents) => match pages::answer(app, documents, &head).await {
                 Some(document) => document,
-                None if web::is_wanted(&head) => web::answer(web, head, body).await,
+                // On the heap, because most requests are none for pages.
+                None if web::is_wanted(&head) => Box::pin(web::answer(web, head, body)).await,
                 None => not_found(),
             },
         }

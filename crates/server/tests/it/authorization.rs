@@ -485,6 +485,7 @@ fn cases_of(endpoint: &Endpoint) -> Vec<Case> {
         Service::Fleetwright => vec![
             event_cases(),
             crate::fleet_lists::cases(),
+            crate::status::cases(),
             crate::images::cases(),
             crate::images_at_work::cases(),
             crate::queue_view_authorization::log_cases(),

@@ -398,7 +398,8 @@ on_both!(a_server_starts_with_the_time_of_its_database, |world| {
     for ahead_ms in WRONG {
         let clock = Arc::new(DatabaseClock::new(Arc::new(Ahead(ahead_ms))));
         let random = Random::new(StdRng::seed_from_u64(12));
-        let starting = start(world.app.config.clone(), Arc::clone(&clock), random);
+        let config = world.app.config.clone();
+        let starting = start(config, Arc::clone(&clock), random, Vec::new());
         let before = theirs().await.earliest;
         let app = Box::pin(starting).await.unwrap();
         let now = app.engine.clock.now();

@@ -2,11 +2,13 @@
 //!
 //! Sums include the machines whose cost is not settled, up to the moment that is asked for.
 
+use std::collections::BTreeMap;
+
 use domain::cost::{CostKind, CostScope, Currency, Spent, Uses};
-use domain::id::{PoolId, ProviderId};
+use domain::id::{LaunchConfigId, PoolId, ProviderId};
 use domain::time::{DAY_MS, Timestamp};
 
-use crate::engine::{Result, Statement, Table, Tx, Value, statements};
+use crate::engine::{Result, Statement, Table, Tx, Value, statements, to_json};
 
 static TABLE: Table = Table::unlisted("cost_accounts", 1);
 
@@ -103,9 +105,17 @@ statements! { TABLE;
          AND launch_config_id = $2 AND provider_id = $3 AND owner = \
          COALESCE((SELECT owner FROM worker_pools WHERE worker_pool_id = $1), '') \
          AND currency = $4) ON CONFLICT DO NOTHING";
+    FIND "cost_account_find" =
+        "SELECT account FROM cost_accounts WHERE worker_pool_id = $1 AND launch_config_id = $2 \
+         AND provider_id = $3 AND currency = $4 AND owner = \
+         COALESCE((SELECT owner FROM worker_pools WHERE worker_pool_id = $1), '')";
     ADD "cost_add" = concat!(
         "INSERT INTO costs (began, hours, account, ", amounts!(), ") VALUES ($1, 1, $2, $3, $4, \
          $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) ", add_to_row!());
+    CHARGE "cost_account_charge" =
+        "UPDATE cost_accounts SET charged = cost_accounts.charged \
+         + CAST(v.value ->> 1 AS BIGINT) FROM json_each($1) AS v \
+         WHERE account = CAST(v.value ->> 0 AS BIGINT)";
     OLDEST_HOUR "cost_oldest_hour" =
         "SELECT began FROM costs WHERE hours = 1 ORDER BY began LIMIT 1";
     FOLD "cost_fold" = concat!(
@@ -182,6 +192,15 @@ pub(crate) fn open(
     tx.run(&OPEN, account)
 }
 
+/// Adds to the money that was ever charged to these accounts.
+pub(crate) fn charge(tx: &mut Tx<'_>, micros: &BTreeMap<i64, i64>) -> Result<()> {
+    let rows: Vec<(i64, i64)> = micros.iter().map(|(key, value)| (*key, *value)).collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    tx.run(&CHARGE, to_json(&rows))
+}
+
 /// Adds to the amounts of an hour.
 pub(crate) fn add(tx: &mut Tx<'_>, hour: Timestamp, account: i64, uses: &Uses) -> Result<()> {
     let charged = CostKind::CHARGED.map(|kind| uses.get(kind));
@@ -189,6 +208,25 @@ pub(crate) fn add(tx: &mut Tx<'_>, hour: Timestamp, account: i64, uses: &Uses) -
     let money = charged.iter().map(|amount| Value::from(amount.micros));
     let amounts: Vec<Value<'_>> = times.chain(money).collect();
     tx.run(&ADD, (hour, account, amounts))
+}
+
+/// Adds the costs of machines that no meter has: a demo makes up its past. The account is that of
+/// the launch config at the provider.
+pub fn record(
+    tx: &mut Tx<'_>,
+    (pool_id, launch_config, provider_id): (&PoolId, &LaunchConfigId, &ProviderId),
+    hours: &BTreeMap<Timestamp, Uses>,
+) -> Result<()> {
+    let currency = Currency::Usd.as_str();
+    open(tx, pool_id, launch_config.as_str(), provider_id, currency)?;
+    let account = (pool_id, launch_config, provider_id, currency);
+    let account: Option<i64> = tx.row(&FIND, account)?;
+    for (hour, uses) in hours {
+        if let Some(account) = account {
+            add(tx, *hour, account, uses)?;
+        }
+    }
+    Ok(())
 }
 
 /// The oldest hour that is not added to its day.

@@ -419,6 +419,11 @@ pub fn charge(tx: &mut Tx<'_>, charges: &[(DueMeter, Charge, Timestamp)]) -> Res
     for ((hour, account), uses) in &hours {
         cost_accounts::add(tx, *hour, *account, uses)?;
     }
+    let mut charged: BTreeMap<i64, i64> = BTreeMap::new();
+    for ((_, account), uses) in &hours {
+        *charged.entry(*account).or_default() += uses.total().micros;
+    }
+    cost_accounts::charge(tx, &charged)?;
     let mut moved = Vec::new();
     for (due, charge, again) in charges {
         let (key, before) = (&due.key, due.meter.charged);

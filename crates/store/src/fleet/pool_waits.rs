@@ -12,6 +12,8 @@ statements! { TABLE;
     BETWEEN "pool_wait_between" =
         "SELECT worker_pool_id, cause FROM pool_waits \
          WHERE worker_pool_id >= $1 AND worker_pool_id <= $2 ORDER BY worker_pool_id LIMIT $3";
+    ALL "pool_wait_list" =
+        "SELECT worker_pool_id, since, cause FROM pool_waits ORDER BY worker_pool_id LIMIT $1";
     GET "pool_wait_get" = "SELECT since, cause FROM pool_waits WHERE worker_pool_id = $1";
     // A clock that was set back does not change the past.
     SET "pool_wait_set" =
@@ -61,6 +63,11 @@ from_row! { Boundary { at, cause } }
 /// The present causes of all pools from the first to the last, in the order of their ids.
 pub fn between(tx: &mut Tx<'_>, first: &PoolId, last: &PoolId) -> Result<Vec<(PoolId, WaitCause)>> {
     tx.rows(&BETWEEN, (first, last, ALL_ROWS))
+}
+
+/// The present causes of all pools, and since when each holds.
+pub fn all(tx: &mut Tx<'_>) -> Result<Vec<(PoolId, Boundary)>> {
+    tx.rows(&ALL, ALL_ROWS)
 }
 
 /// The present cause of a pool, and since when it holds.

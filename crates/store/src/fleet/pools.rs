@@ -6,7 +6,7 @@ use domain::Version;
 use domain::id::{PoolId, ProviderId};
 use domain::pool::{Pool, PoolDefinition};
 
-use crate::engine::{ALL_ROWS, Part, Result, Table, Tx, columns, part, statements};
+use crate::engine::{ALL_ROWS, Part, Result, Table, Tx, columns, part, statements, to_json};
 
 columns! { pool: Pool {
     id: Key "worker_pool_id",
@@ -38,6 +38,9 @@ statements! { TABLE;
     LIST "pool_list" =
         "SELECT {columns} FROM worker_pools WHERE worker_pool_id > $1 \
          ORDER BY worker_pool_id LIMIT $2";
+    OF "pool_list_of" =
+        "SELECT {columns} FROM worker_pools WHERE worker_pool_id \
+         IN (SELECT member.value ->> 0 FROM json_each($1) AS member) ORDER BY worker_pool_id";
     // Each row counts 256 bytes more than its long texts.
     SIZES "pool_sizes" =
         "SELECT CAST(OCTET_LENGTH(p.config) + OCTET_LENGTH(p.description) + 256 + COALESCE((\
@@ -93,6 +96,12 @@ pub fn delete(tx: &mut Tx<'_>, id: &PoolId) -> Result<bool> {
 pub fn list(tx: &mut Tx<'_>, after: Option<&PoolId>, limit: u32) -> Result<Vec<Pool>> {
     let after = after.map_or("", PoolId::as_str);
     tx.rows(&LIST, (after, limit))
+}
+
+/// Those of these pools that exist, ordered by id.
+pub fn of(tx: &mut Tx<'_>, ids: &[&PoolId]) -> Result<Vec<Pool>> {
+    let ids: Vec<[&str; 1]> = ids.iter().map(|id| [id.as_str()]).collect();
+    tx.rows(&OF, to_json(&ids))
 }
 
 /// Ordered by id. Returns at most `max_bytes`, including active launch configs, but at least one

@@ -14,6 +14,8 @@ use crate::engine::{BadRow, Cells, FromRow, Result, Table, Tx, statements, to_js
 pub(crate) static TABLE: Table = Table::unlisted("outbox", 1);
 
 statements! { TABLE;
+    OLDEST_WAITING "outbox_oldest_waiting" =
+        "SELECT created FROM outbox WHERE position IS NULL ORDER BY sequence LIMIT 1";
     PUSH "outbox_push" =
         "INSERT INTO outbox (event_id, topic, routing_key, worker_pool_id, payload, created, \
          routes) VALUES ($1, $2, $3, $4, $5, $6, $7)";
@@ -48,6 +50,11 @@ pub fn push(tx: &mut Tx<'_>, event: &Event) -> Result<()> {
     let pool_id = event.body.pool_id().cloned();
     let names = (&event.id, &topic, &routing_key, &pool_id);
     tx.run(&PUSH, (names, &payload, event.created, &routes))
+}
+
+/// When the event that has waited longest for its place in the stream was written.
+pub fn oldest_waiting(tx: &mut Tx<'_>) -> Result<Option<Timestamp>> {
+    tx.row(&OLDEST_WAITING, ())
 }
 
 /// Number of events without a position.

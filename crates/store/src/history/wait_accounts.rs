@@ -74,6 +74,15 @@ statements! { TABLE;
          WHERE a.worker_pool_id = v.value ->> 2 AND a.owner = v.value ->> 3 \
          AND a.cause = v.value ->> 4 ON CONFLICT (span, since, account) DO UPDATE SET \
          runs = waits.runs + excluded.runs, millis = waits.millis + excluded.millis";
+    // A time is in the accounts of an hour and of a day.
+    CHARGE "wait_account_charge" =
+        "UPDATE wait_accounts SET charged = wait_accounts.charged + v.millis FROM (\
+         SELECT e.value ->> 2 AS pool, e.value ->> 3 AS owner, e.value ->> 4 AS cause, \
+         CAST(SUM(CAST(e.value ->> 6 AS BIGINT)) AS BIGINT) AS millis \
+         FROM json_each($1) AS e WHERE CAST(e.value ->> 0 AS BIGINT) = 3600000 \
+         GROUP BY 1, 2, 3) AS v \
+         WHERE worker_pool_id = v.pool AND wait_accounts.owner = v.owner \
+         AND wait_accounts.cause = v.cause";
     BY_POOL "wait_sum_by_pool" = of_all!(sums, "a.worker_pool_id");
     BY_OWNER "wait_sum_by_owner" = of_all!(sums, "a.owner");
     BY_TIME "wait_sum_by_time" = of_all!(sums_by_time);
@@ -127,7 +136,8 @@ pub fn add(tx: &mut Tx<'_>, charges: &BTreeMap<AccountKey, (u64, i64)>) -> Resul
     }
     let rows = to_json(&rows);
     tx.run(&OPEN, &rows)?;
-    tx.run(&ADD, &rows)
+    tx.run(&ADD, &rows)?;
+    tx.run(&CHARGE, &rows)
 }
 
 /// The sums of the periods of this length from `since` up to `until`, by key and cause. `pools`:

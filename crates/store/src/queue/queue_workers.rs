@@ -3,9 +3,10 @@
 
 use domain::id::{PoolId, ProviderId, WorkerGroup, WorkerId, WorkerKey};
 use domain::queue_worker::QueueWorker;
+use domain::status::QuarantinedWorkers;
 use domain::time::{HOUR_MS, Timestamp};
 
-use crate::engine::{ALL_ROWS, Cells, Entity, Result, Table, Tx, columns, statements};
+use crate::engine::{ALL_ROWS, Cells, Entity, Result, Table, Tx, columns, from_row, statements};
 
 columns! { worker: QueueWorker {
     key: Key ["task_queue_id", "worker_group", "worker_id"],
@@ -22,9 +23,14 @@ also {
     Mutable "expiry_hour" = worker.expires.start_of(HOUR_MS),
 } }
 
+from_row! { QuarantinedWorkers { pool, count, first_end } }
+
 pub(crate) static TABLE: Table = Table::of::<QueueWorker>("queue_workers");
 
 statements! { TABLE;
+    COUNT_QUARANTINED "queue_worker_count_quarantined" =
+        "SELECT task_queue_id, COUNT(*), MIN(quarantine_until) FROM queue_workers \
+         WHERE quarantine_until > $1 GROUP BY task_queue_id ORDER BY task_queue_id LIMIT $2";
     GET "queue_worker_get" =
         "SELECT {columns} FROM queue_workers \
          WHERE task_queue_id = $1 AND worker_group = $2 AND worker_id = $3";
@@ -91,6 +97,11 @@ pub fn list_of_live(
             last_task_ended: cells.next()?,
         })
     })
+}
+
+/// The workers that are quarantined now, by pool.
+pub fn count_quarantined(tx: &mut Tx<'_>, now: Timestamp) -> Result<Vec<QuarantinedWorkers>> {
+    tx.rows(&COUNT_QUARANTINED, (now, ALL_ROWS))
 }
 
 /// Ordered by group and id. `quarantined` selects only quarantined workers, or only others.

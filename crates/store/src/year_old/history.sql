@@ -158,4 +158,33 @@ INSERT INTO offering_news (offering, provider_id, observed, news)
 SELECT 'cloud region-' || (i % 4) || ' kind-' || i, 'cloud', #now() - 1000, '{}'
 FROM numbers WHERE i < #n(4000);
 
+INSERT INTO series (worker_pool_id, launch_config_id, maximum)
+SELECT 'year/pool-' || i, '', 10 FROM numbers WHERE i < #n(4000);
+
+INSERT INTO series_times (span, since, minutes)
+SELECT 60000, (#now() / 60000 - i) * 60000, 1 FROM numbers WHERE i < 1500
+UNION ALL
+SELECT 3600000, (#now() / 3600000 - i) * 3600000, 60 FROM numbers WHERE i < 2160
+UNION ALL
+SELECT 86400000, (#now() / 86400000 - i) * 86400000, 1440 FROM numbers WHERE i < 365;
+
+INSERT INTO points (span, since, series, waiting, requested, booting, idle, busy, leaving, launched,
+    refused, failed, cost, waited)
+SELECT 60000, (#now() / 60000 - i % 1500) * 60000, i / 1500 + 1, 1, 0, 1, 2, 7, 0, 1, 0, 0, 5000, 60000
+FROM numbers WHERE i < #n(1500000);
+
+INSERT INTO points (span, since, series, waiting, requested, booting, idle, busy, leaving,
+    most_waiting, most_requested, most_booting, most_idle, most_busy, most_leaving, most_capacity,
+    launched, refused, failed, cost, waited)
+SELECT 3600000, (#now() / 3600000 - i % 2160) * 3600000, i / 2160 + 1, 60, 0, 60, 120, 420, 0,
+    1, 0, 1, 2, 7, 0, 10, 60, 0, 0, 300000, 3600000
+FROM numbers WHERE i < #n(1600000)
+UNION ALL
+SELECT 86400000, (#now() / 86400000 - i % 365) * 86400000, i / 365 + 1, 60, 0, 60, 120, 420, 0,
+    1, 0, 1, 2, 7, 0, 10, 60, 0, 0, 300000, 3600000
+FROM numbers WHERE i < #n(365000);
+
+INSERT INTO series_maxima (series, since, maximum)
+SELECT i / 20 + 1, #now() - i % 20 * 86400000, 10 + i % 20 FROM numbers WHERE i < #n(20000);
+
 DROP TABLE numbers;

@@ -104,7 +104,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     (
         "it reads all of a partial index, which has few rows: launches without an outcome, events \
-         without a position, notices that are not sent, tasks that wait for other tasks",
+         without a position, notices that are not sent, tasks that wait for other tasks, workers in \
+         quarantine",
         &[
             "budget_machines_to_come",
             "event_last_waiting",
@@ -121,8 +122,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "notice_sent",
             "notice_update",
             "outbox_depth",
+            "outbox_oldest_waiting",
             "pool_resources_is_used",
             "pool_resources_list_unused",
+            "queue_worker_count_quarantined",
             "task_count_announced",
         ],
     ),
@@ -138,11 +141,25 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "it counts all that is live, once a minute for the series, or for the status, which is read \
+         once a second at most",
+        &[
+            "pool_wait_list",
+            "series_count_costs",
+            "series_count_requested",
+            "series_count_tasks",
+            "series_count_workers",
+            "series_list_maxima",
+        ],
+    ),
+    (
         "it tidies a table that is small because of that, every few minutes",
         &[
             "offering_news_delete_before",
             "pool_news_delete_orphans",
             "pool_wait_delete_orphans",
+            "series_list_unused",
+            "series_thin_maxima",
             "wait_boundary_crowded",
         ],
     ),

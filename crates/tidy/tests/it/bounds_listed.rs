@@ -5,6 +5,13 @@
 /// A `*` at the end stands for everything below.
 pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
     (
+        "The scene of the demo: how large and how fast a made-up fleet is.",
+        &[
+            "fleetwright::demo::*",
+            "fleetwright::commands::demo::MAX_MACHINES",
+        ],
+    ),
+    (
         "A version, a mode, a mark, a unit or a width: it counts nothing.",
         &[
             "server::limits::refusal_log::PART_OF_ADDRESS",

@@ -21,7 +21,7 @@ const KNOWN: [KnownRing; 46] = [
     ("backplane", "tree", 7),
     ("backplane", "tree::embedded", 2),
     ("bench", "main/", 14),
-    ("bench", "main", 29),
+    ("bench", "main", 30),
     ("cloud", "provider/", 3),
     ("cloud", "aws", 3),
     ("cloud", "fake", 3),
