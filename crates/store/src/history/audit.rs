@@ -22,12 +22,13 @@ columns! { entry: AuditEntry {
     detail: Fixed "detail",
 } }
 
-/// Entries before this number (`$1`) and of this time, the newest first.
+/// Entries before this number (`$1`) and of this time, the newest first. Adding 0 keeps PostgreSQL
+/// from the index on times, which has another order.
 macro_rules! newest {
     ($rows:literal) => {
         concat!(
             "SELECT sequence, {columns} FROM audit WHERE sequence < $1 AND sequence > $2 \
-             AND created >= $3 AND created < $4 AND ",
+             AND created + 0 >= $3 AND created + 0 < $4 AND ",
             $rows,
             " ORDER BY sequence DESC LIMIT $8"
         )
