@@ -9,7 +9,7 @@ after(closeAll);
 
 test("a server starts on its own port, answers the browser, and is started again on its folder", async () => {
   const first = await startServer();
-  const page = await open(`${first.url}/`);
+  const page = await open(`${first.url}/sign-in`);
   assert.equal(new URL(page.url()).host, new URL(first.url).host);
   // The script of all pages ran.
   assert.equal(await page.locator("html.js").count(), 1);

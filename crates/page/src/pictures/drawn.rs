@@ -47,7 +47,9 @@ pub(super) fn since(visit: &Visit<'_>) -> String {
 pub(super) fn controls(visit: &Visit<'_>) -> Markup {
     let range = range(visit);
     let kept = visit.query.iter().filter(|(name, _)| name != "at");
-    let kept: Vec<(&str, &str)> = kept.map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let kept: Vec<(&str, &str)> = kept
+        .map(|(name, value)| (name.as_str(), value.as_str()))
+        .collect();
     let scrubber = Scrubber {
         range,
         step_ms: (range.to_ms() - range.from_ms()) / 240,
@@ -87,9 +89,27 @@ pub(super) fn parts(from: Option<Timestamp>, part_ms: i64, values: &[Value]) -> 
 
 /// Workers by state against waiting tasks and limits.
 pub(super) fn capacity(title: &str, range: TimeRange, reply: &Value, marks: &[Mark<'_>]) -> Markup {
-    let all = ["busy", "idle", "booting", "requested", "leaving", "waiting", "maximum", "refused"]
-        .map(|name| member(reply, name));
-    let [busy, idle, booting, requested, leaving, waiting, maximum, refused] = &all;
+    let all = [
+        "busy",
+        "idle",
+        "booting",
+        "requested",
+        "leaving",
+        "waiting",
+        "maximum",
+        "refused",
+    ]
+    .map(|name| member(reply, name));
+    let [
+        busy,
+        idle,
+        booting,
+        requested,
+        leaving,
+        waiting,
+        maximum,
+        refused,
+    ] = &all;
     let chart = CapacityChart {
         title,
         range,

@@ -61,10 +61,13 @@ pub(super) async fn show(visit: &Visit<'_>) -> Shown {
     let view = View::new(Part::Money, "Money")
         .section("head", head)
         .section("chart", chart(visit, days.as_ref().ok()))
-        .section("days", match &days {
-            Ok(days) => costs("By day", "day", days),
-            Err(refusal) => super::pool::refused("By day", refusal),
-        })
+        .section(
+            "days",
+            match &days {
+                Ok(days) => costs("By day", "day", days),
+                Err(refusal) => super::pool::refused("By day", refusal),
+            },
+        )
         .section("lines", costs(&format!("By {by}"), by, &lines))
         .section("budgets", budgets_of(visit, &budgets));
     Ok(view.command(format!("fleetwright cost --by {by}")))
@@ -89,13 +92,16 @@ fn chart(visit: &Visit<'_>, days: Option<&Value>) -> Markup {
     let until = visit.now.as_millis();
     let from = days.and_then(|days| days.moment("since"));
     let range = TimeRange::new(from.map_or(until, Timestamp::as_millis), until);
-    let rows = days.into_iter().flat_map(|days| days.list("lines")).flat_map(|line| {
-        let at: Option<Timestamp> = format!("{}T00:00:00.000Z", line.text("day")).parse().ok();
-        USES.into_iter().filter_map(move |name| {
-            let dollars = of_use(line, name) / 1_000_000.0;
-            Some((at?.as_millis(), name.to_owned(), dollars))
-        })
-    });
+    let rows = days
+        .into_iter()
+        .flat_map(|days| days.list("lines"))
+        .flat_map(|line| {
+            let at: Option<Timestamp> = format!("{}T00:00:00.000Z", line.text("day")).parse().ok();
+            USES.into_iter().filter_map(move |name| {
+                let dollars = of_use(line, name) / 1_000_000.0;
+                Some((at?.as_millis(), name.to_owned(), dollars))
+            })
+        });
     let series = super::drawn::by_name(range, domain::time::DAY_MS, rows);
     let parts: Vec<BarPart<'_>> = series
         .iter()

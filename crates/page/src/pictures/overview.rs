@@ -174,15 +174,24 @@ fn about(problem: &Value) -> Markup {
     let config = problem.text("launchConfigId");
     let image = problem.text("imageId");
     let (url, name) = if !config.is_empty() {
-        (links::launch_config(pool, config), format!("{config} of {pool}"))
+        (
+            links::launch_config(pool, config),
+            format!("{config} of {pool}"),
+        )
     } else if !pool.is_empty() {
         (links::pool(pool), pool.to_owned())
     } else if !image.is_empty() {
         (links::image(image), image.to_owned())
     } else if !problem.text("budgetId").is_empty() {
-        ("/money#budgets".to_owned(), problem.text("budgetId").to_owned())
+        (
+            "/money#budgets".to_owned(),
+            problem.text("budgetId").to_owned(),
+        )
     } else if !problem.text("providerId").is_empty() {
-        ("/providers".to_owned(), problem.text("providerId").to_owned())
+        (
+            "/providers".to_owned(),
+            problem.text("providerId").to_owned(),
+        )
     } else {
         return html! {};
     };
@@ -275,12 +284,18 @@ fn count_link(number: u64, url: &str) -> Markup {
 }
 
 fn spark(sparks: &Value, id: &str, pool: &Value, visit: &Visit<'_>) -> Markup {
-    let found = sparks.list("pools").iter().find(|it| it.text("workerPoolId") == id);
+    let found = sparks
+        .list("pools")
+        .iter()
+        .find(|it| it.text("workerPoolId") == id);
     let Some(found) = found else {
         return html! {};
     };
     let now = visit.now.as_millis();
-    let (from, part_ms) = (sparks.moment("from"), sparks.at("partMs").as_i64().unwrap_or(1));
+    let (from, part_ms) = (
+        sparks.moment("from"),
+        sparks.at("partMs").as_i64().unwrap_or(1),
+    );
     let waiting = drawn::parts(from, part_ms, found.list("waiting"));
     let capacity = drawn::parts(from, part_ms, found.list("capacity"));
     html! {

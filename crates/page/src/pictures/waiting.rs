@@ -34,7 +34,11 @@ pub(super) async fn show(visit: &Visit<'_>) -> Shown {
         .query("top", Some(ROWS))
         .query("since", Some(since(visit)))
         .query("workerPoolId", (!pool.is_empty()).then_some(pool));
-    let step = if matches!(visit.query("range"), "7d" | "30d") { "day" } else { "hour" };
+    let step = if matches!(visit.query("range"), "7d" | "30d") {
+        "day"
+    } else {
+        "hour"
+    };
     let over_time = Call::get(FLEETWRIGHT, &["waits"])
         .query("by", Some(step))
         .query("top", Some(MOMENTS))
@@ -70,13 +74,16 @@ fn chart(visit: &Visit<'_>, step: &str, waits: Option<&Value>) -> Markup {
     let from: Option<Timestamp> = since(visit).parse().ok();
     let range = TimeRange::new(from.map_or(until, Timestamp::as_millis), until);
     let step_ms = if step == "day" { DAY_MS } else { HOUR_MS };
-    let rows = waits.into_iter().flat_map(|waits| waits.list("rows")).flat_map(|row| {
-        let at = moment(row.text("key"));
-        row.list("causes").iter().filter_map(move |cause| {
-            let ms = cause.number("ms").unwrap_or_default();
-            Some((at?.as_millis(), cause.text("label").to_owned(), ms))
-        })
-    });
+    let rows = waits
+        .into_iter()
+        .flat_map(|waits| waits.list("rows"))
+        .flat_map(|row| {
+            let at = moment(row.text("key"));
+            row.list("causes").iter().filter_map(move |cause| {
+                let ms = cause.number("ms").unwrap_or_default();
+                Some((at?.as_millis(), cause.text("label").to_owned(), ms))
+            })
+        });
     let series = super::drawn::by_name(range, step_ms, rows);
     let parts: Vec<BarPart<'_>> = series
         .iter()
@@ -108,10 +115,7 @@ fn since(visit: &Visit<'_>) -> String {
         "30d" => 30,
         _ => 1,
     };
-    visit
-        .now
-        .plus_millis(-days * DAY_MS)
-        .to_string()
+    visit.now.plus_millis(-days * DAY_MS).to_string()
 }
 
 fn sentence(waits: &Value, total: f64) -> String {
