@@ -247,6 +247,7 @@ enum Command {
         folder: PathBuf,
     },
 }
+
 pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let parsed = command()
         .try_get_matches_from(arguments)
@@ -386,9 +387,9 @@ impl Report {
         match self {
             Self::Wait(arguments) => common.ask(arguments, wait::run),
             Self::Health(arguments) => common.ask(arguments, health::run),
+            Self::Startup(arguments) => common.ask(arguments, startup::run),
             Self::Status(arguments) => common.ask(arguments, status::run),
             Self::Series(arguments) => common.ask(arguments, series::run),
-            Self::Startup(arguments) => common.ask(arguments, startup::run),
             Self::Cost(arguments) => common.ask(arguments, cost::run),
         }
     }

@@ -1050,7 +1050,7 @@ CREATE TABLE budget_steps (
 
 CREATE INDEX budget_steps_oldest ON budget_steps (created);
 
--- The processes of the deployment, with their last announcements: a few rows, without an index.
+-- The processes of the deployment, with their last announcements.
 CREATE TABLE processes (
     process_id {key} NOT NULL PRIMARY KEY,
     host TEXT NOT NULL,
@@ -1062,6 +1062,8 @@ CREATE TABLE processes (
     -- How far the clock of its machine is ahead of the database's; null: not known yet.
     clock_ahead_ms BIGINT
 );
+
+CREATE INDEX processes_silent ON processes (last_seen);
 
 -- Relays of datacentres, with their last announcements.
 CREATE TABLE relays (

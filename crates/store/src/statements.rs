@@ -22,12 +22,11 @@ static ALL: &[&[&Statement]] = lists! {
     configuration: canary_trials configuration_versions configurations documentation
         image_rollouts image_users image_versions images worker_types;
     cost: cost_accounts cost_reports meters;
-    fleet: all_workers budgets host_numbers launch_configs launch_failures launch_health launches listed_workers
-        machine_moments
+    fleet: all_workers budgets host_numbers launch_configs launch_failures launch_health launches
+        listed_workers machine_moments
         offering_memories offering_news overrides plans pool_memories pool_news pool_resources
-        pool_waits pools processes provider_counts relays running_workers selected_workers shadow_plans started_workers
-        worker_counts
-        worker_supply workers;
+        pool_waits pools processes provider_counts relays running_workers selected_workers
+        shadow_plans started_workers worker_counts worker_supply workers;
     history: audit error_causes error_stats event_readers events kept_runs notice_causes notices
         outbox recorded_gaps recorded_runs recorded_workers run_counts run_messages run_outcomes
         series series_points

@@ -484,17 +484,15 @@ fn cases_of(endpoint: &Endpoint) -> Vec<Case> {
         Service::Auth => vec![client_cases(), role_cases()],
         Service::Fleetwright => vec![
             event_cases(),
-            crate::status::cases(),
             crate::fleet_lists::cases(),
+            crate::status::cases(),
             crate::images::cases(),
             crate::images_at_work::cases(),
             crate::queue_view_authorization::log_cases(),
         ],
     };
-    let cases = cases.into_iter().flatten();
-    cases
-        .filter(|case| case.endpoint == endpoint.name)
-        .collect()
+    let own = cases.into_iter().flatten();
+    own.filter(|case| case.endpoint == endpoint.name).collect()
 }
 
 fn ask(world: &World, endpoint: &Endpoint, case: &Case) -> Ask {

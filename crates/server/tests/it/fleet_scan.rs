@@ -244,7 +244,7 @@ fleet_test!(
         fleet.listen_ms(REGISTRATION_MS + 1);
         let registration = fleet.registration(&key).send();
         fleet.one.during_the_next_look(async move {
-            registration.await.expect(200);
+            Box::pin(registration).await.expect(200);
         });
         fleet.scan().await;
         assert_eq!(fleet.states(POOL).await, "1 running");
@@ -258,7 +258,7 @@ fleet_test!(a_worker_that_claims_during_a_scan_is_not_silent, |fleet| {
     fleet.pass_ms(INACTIVITY_MS + 1);
     let claim = fleet.asking(&worker).send();
     fleet.one.during_the_next_look(async move {
-        claim.await.expect(200);
+        Box::pin(claim).await.expect(200);
     });
     fleet.scan().await;
     assert_eq!(fleet.states(POOL).await, "1 running");
@@ -279,7 +279,7 @@ fleet_test!(
         let ask = fleet.registration_again(&key, &reply);
         let (clock, again) = (std::sync::Arc::clone(&fleet.clock), ask.send());
         fleet.one.during_the_next_look(async move {
-            again.await.expect(200);
+            Box::pin(again).await.expect(200);
             clock.advance_ms(1);
         });
         fleet.scan().await;
@@ -296,7 +296,7 @@ fleet_test!(
         let path = format!("/workers/pp%2Fee/{}/{}", worker.key.group, worker.key.id);
         let removal = fleet.delete(&path).send();
         fleet.one.during_the_next_look(async move {
-            removal.await.expect(200);
+            Box::pin(removal).await.expect(200);
         });
         fleet.scan().await;
         assert_eq!(fleet.news().await, ["worker-removed"]);

@@ -232,7 +232,7 @@ on_both!(parallel a_change_of_a_client_counts_at_once_whatever_else_is_asked, |w
         noise.spawn(async move {
             while !done.load(Ordering::Acquire) {
                 let ask = Ask::new(Arc::clone(&server), http::Method::GET, "/providers", now);
-                ask.by(&root).send().await.expect(200);
+                Box::pin(ask.by(&root).send()).await.expect(200);
                 // A task that a request has started may run next on this very thread.
                 tokio::task::yield_now().await;
             }

@@ -22,12 +22,13 @@ columns! { entry: AuditEntry {
     detail: Fixed "detail",
 } }
 
-/// Entries before this number (`$1`) and of this time, the newest first.
+/// Entries before this number (`$1`) and of this time, the newest first. Adding 0 keeps PostgreSQL
+/// from the index on times, which has another order.
 macro_rules! newest {
     ($rows:literal) => {
         concat!(
             "SELECT sequence, {columns} FROM audit WHERE sequence < $1 AND sequence > $2 \
-             AND created >= $3 AND created < $4 AND ",
+             AND created + 0 >= $3 AND created + 0 < $4 AND ",
             $rows,
             " ORDER BY sequence DESC LIMIT $8"
         )
@@ -114,9 +115,7 @@ pub fn list(
     before: Option<i64>,
     limit: u32,
 ) -> Result<Vec<(i64, AuditEntry)>> {
-    let Some((low, high)) = numbers_of(tx, filter, before)? else {
-        return Ok(Vec::new());
-    };
+    let (low, high) = numbers_of(tx, filter, before)?;
     let since = filter.since.map_or(i64::MIN, Timestamp::as_millis);
     let until = filter.until.map_or(i64::MAX, Timestamp::as_millis);
     let entity_type = filter.entity_type.map_or("", EntityType::as_str);
@@ -135,28 +134,17 @@ pub fn list(
     tx.rows(statement, (range, entity_type, entity_id, client_id, limit))
 }
 
-/// The numbers between which all entries of the filter's time are. Numbers follow the time nearly,
-/// so the index on times bounds how many other entries are read. `None`: there are none.
-fn numbers_of(
-    tx: &mut Tx<'_>,
-    filter: &AuditFilter,
-    before: Option<i64>,
-) -> Result<Option<(i64, i64)>> {
-    let mut low = 0;
+/// The numbers between which all entries of the filter's time are. An entry from long before the
+/// time has a lower number than all of them, and one from long after it a higher one.
+fn numbers_of(tx: &mut Tx<'_>, filter: &AuditFilter, before: Option<i64>) -> Result<(i64, i64)> {
+    let (mut low, mut high) = (0, before.unwrap_or(i64::MAX));
     if let Some(since) = filter.since {
-        let first: Option<i64> = tx.row(&FIRST_SINCE, since.plus_millis(-LATE_MS))?;
-        let Some(first) = first else {
-            return Ok(None);
-        };
-        low = first - 1;
+        let last: Option<i64> = tx.row(&LAST_BEFORE, since.plus_millis(-LATE_MS))?;
+        low = last.unwrap_or(low);
     }
-    let mut high = before.unwrap_or(i64::MAX);
     if let Some(until) = filter.until {
-        let last: Option<i64> = tx.row(&LAST_BEFORE, until.plus_millis(LATE_MS))?;
-        let Some(last) = last else {
-            return Ok(None);
-        };
-        high = high.min(last.saturating_add(1));
+        let first: Option<i64> = tx.row(&FIRST_SINCE, until.plus_millis(LATE_MS))?;
+        high = first.map_or(high, |first| high.min(first));
     }
-    Ok(Some((low, high)))
+    Ok((low, high))
 }

@@ -90,6 +90,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "PostgreSQL expects few workers after the filters, and reads all that are live",
+        &["all_worker_list"],
+    ),
+    (
         "it reads an index in its order, up to a limit",
         &[
             "audit_delete_before",
