@@ -12,7 +12,7 @@ const LINK_MS: i64 = 10 * MINUTE_MS;
 /// The last use is written again after this time.
 const USE_NOTED_MS: i64 = 10 * MINUTE_MS;
 
-/// What the secret of a browser stands for.
+/// The meaning of a secret: a session, or a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionKind {
     /// A browser is signed in.
@@ -75,7 +75,7 @@ impl Session {
     }
 }
 
-/// What the credentials of a session are sealed for: those of another session do not open.
+/// The purpose for which credentials are sealed: those of another session do not open.
 #[must_use]
 pub fn credentials_purpose(session_id: &str) -> String {
     format!("session:{session_id}")

@@ -10,7 +10,7 @@ pub trait Api: Send + Sync {
     async fn call(&self, call: Call) -> Result<Value, Refusal>;
 
     /// Whether the scopes of the person permit a call with this address, so that a page offers
-    /// nothing that would be refused. Scopes that the body decides count as held.
+    /// nothing that would be refused whatever its body is.
     fn may(&self, call: &Call) -> bool;
 }
 

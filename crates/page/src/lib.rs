@@ -7,6 +7,7 @@ mod actions;
 mod api;
 pub mod assets;
 pub mod charts;
+mod form;
 mod frame;
 mod json;
 mod links;
@@ -16,8 +17,9 @@ mod sign_in;
 mod view;
 mod words;
 
-pub use actions::{Done, act};
+pub use actions::act;
 pub use api::{Api, Refusal};
+pub use form::Done;
 pub use frame::document;
 pub use pictures::show;
 pub use sign_in::{away, confirm_link, sign_in};
@@ -31,7 +33,7 @@ pub fn problem(person: Option<&Person>, problem: &Problem) -> String {
     match problem {
         Problem::NotFound => refused(
             person,
-            "There is nothing at this address. It may have been deleted, or you may not see it.",
+            "Nothing is at this address. It may have been deleted, or you may not see it.",
         ),
         Problem::Wrong(text) => refused(person, text),
         Problem::Refused(refusal) => refused(person, &refusal.message),

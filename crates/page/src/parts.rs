@@ -107,7 +107,7 @@ pub(crate) struct Action<'a> {
     /// Names the form within its page.
     pub(crate) id: &'a str,
     pub(crate) name: &'a str,
-    /// What will happen, and what will not.
+    /// The effect, and its limits.
     pub(crate) says: &'a str,
     /// The path after `/do/`.
     pub(crate) path: &'a str,

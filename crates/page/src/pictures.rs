@@ -11,6 +11,7 @@ mod overview;
 mod pool;
 mod providers;
 pub(crate) mod rules;
+mod startup;
 mod task;
 mod waiting;
 mod worker;
@@ -35,6 +36,7 @@ pub async fn show(visit: &Visit<'_>) -> Shown {
         ["tasks", id] => task::show(visit, id).await,
         ["groups", id] => task::group(visit, id).await,
         ["health"] => health::show(visit).await,
+        ["start-up"] => startup::show(visit).await,
         ["errors"] => errors::show(visit).await,
         ["images"] => images::list(visit).await,
         ["images", id] => images::show(visit, id).await,

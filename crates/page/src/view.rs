@@ -17,7 +17,7 @@ pub struct Visit<'a> {
     pub root_url: &'a str,
 }
 
-/// Who looks.
+/// The person who looks.
 #[derive(Clone, Debug)]
 pub struct Person {
     pub client_id: String,

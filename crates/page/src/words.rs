@@ -68,7 +68,7 @@ pub(crate) fn money(millionths: f64) -> String {
     }
 }
 
-/// A share of a total in whole percent.
+/// A share of a total in percent, without decimals.
 pub(crate) fn percent(part: f64, total: f64) -> String {
     if total <= 0.0 {
         return "–".to_owned();

@@ -43,7 +43,7 @@ pub use keys::{Keys, builder_key_file};
 pub use limits::{Limits, MAX_HEAD_BYTES};
 pub use notify::{Email, Hook, MailServer, MailTls, Notify, Webhook};
 pub use outside_queue::OutsideQueue;
-pub use page::Page;
+pub use page::PageSettings;
 pub use planning::Planning;
 pub use queue::Queue;
 pub use roles::{Role, Roles};
@@ -83,7 +83,7 @@ pub struct Config {
     pub queue: Queue,
     pub tree: Tree,
     pub images: Images,
-    pub page: Page,
+    pub page: PageSettings,
     pub log: Log,
     /// The file of this configuration, if it has secrets.
     #[serde(skip)]
@@ -189,7 +189,7 @@ impl Default for Config {
             queue: Queue::default(),
             tree: Tree::default(),
             images: Images::default(),
-            page: Page::default(),
+            page: PageSettings::default(),
             log: Log::default(),
             file_with_secrets: None,
         }

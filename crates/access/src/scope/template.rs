@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::Expression;
+use super::{Expression, ScopeSet};
 
 /// An expression whose texts may contain `<name>`.
 #[derive(Debug, Clone, Copy)]
@@ -165,6 +165,25 @@ impl Template {
         }
     }
 
+    /// Whether these scopes can satisfy it, with the parameters that are known and some values of
+    /// the others. So a page offers an action only to people who may do it to something.
+    pub fn may_be_satisfied(&self, params: &Params, held: &ScopeSet) -> bool {
+        match self {
+            Self::Scope(scope) => match fill_text(scope, None, params) {
+                Ok(scope) => held.satisfies(&scope),
+                Err(_) => overlaps(scope, held),
+            },
+            Self::AllOf(parts) => parts.iter().all(|it| it.may_be_satisfied(params, held)),
+            Self::AnyOf(parts) => parts.iter().any(|it| it.may_be_satisfied(params, held)),
+            Self::For { each, .. } => overlaps(each, held),
+            Self::If {
+                then, otherwise, ..
+            } => [then, otherwise]
+                .iter()
+                .any(|it| it.may_be_satisfied(params, held)),
+        }
+    }
+
     fn collect_parameters(&self, names: &mut Vec<&'static str>) {
         match self {
             Self::Scope(scope) => names.extend(gaps(scope)),
@@ -264,5 +283,13 @@ fn pieces(template: &'static str) -> impl Iterator<Item = Piece> {
         let name = &rest[1..end];
         rest = &rest[end + 1..];
         Some(Piece::Gap(name))
+    })
+}
+/// Whether a held scope begins as this one does before its first parameter.
+fn overlaps(scope: &str, held: &ScopeSet) -> bool {
+    let (start, _) = scope.split_once('<').unwrap_or((scope, ""));
+    held.iter().any(|held| match held.strip_suffix('*') {
+        Some(prefix) => start.starts_with(prefix) || prefix.starts_with(start),
+        None => held.starts_with(start),
     })
 }

@@ -1,6 +1,6 @@
 //! Scope templates of endpoints.
 
-use access::scope::{Expression, MissingParameter, Params, Template};
+use access::scope::{Expression, MissingParameter, Params, ScopeSet, Template};
 use serde_json::json;
 
 use super::common::texts;
@@ -125,4 +125,36 @@ fn a_template_is_published_as_written() {
             { "if": "quick", "then": "quick:<clientId>", "else": { "AnyOf": ["slow", "a<b"] } },
         ] })
     );
+}
+
+#[test]
+fn a_template_may_be_satisfied_by_scopes_for_some_values() {
+    const ONE: Template = Template::Scope("manage:<pool>");
+    let one = ONE;
+    let both = Template::AllOf(&[ONE, Template::Scope("provider:<provider>")]);
+    let of_list = Template::For {
+        variable: "image",
+        list: "images",
+        each: "image:<image>",
+    };
+    let known = Params::new().text("pool", "a/b");
+    let nothing = Params::new();
+    for (template, params, held, expected) in [
+        (one, &known, "manage:a/b", true),
+        (one, &known, "manage:a/c", false),
+        (one, &nothing, "manage:a/c", true),
+        (one, &nothing, "manage:a/*", true),
+        (one, &nothing, "man*", true),
+        (one, &nothing, "*", true),
+        (one, &nothing, "manager", false),
+        (one, &nothing, "read:a/c", false),
+        (both, &nothing, "manage:*", false),
+        (both, &nothing, "*", true),
+        (of_list, &nothing, "image:x", true),
+        (of_list, &nothing, "images:x", false),
+    ] {
+        let scopes = ScopeSet::new([held.to_owned()]);
+        let found = template.may_be_satisfied(params, &scopes);
+        assert_eq!(found, expected, "{template:?} by {held}");
+    }
 }

@@ -1,15 +1,13 @@
 //! Actions on launch configs, workers, overrides and budgets.
 
-use api_client::{Call, Method, QUEUE, WORKER_MANAGER};
+use api_client::{Call, FLEETWRIGHT, Method, WORKER_MANAGER};
 use domain::time::{DAY_MS, HOUR_MS, MINUTE_MS, Timestamp};
 use serde_json::json;
 
-use super::{Fields, send, unknown, wrong};
 use crate::api::Refusal;
+use crate::form::{Fields, send, unknown, wrong};
+use crate::json::Json as _;
 use crate::view::Visit;
-
-/// Workers that one form changes.
-const MAX_WORKERS: usize = 500;
 
 pub(super) async fn act(
     visit: &Visit<'_>,
@@ -52,54 +50,57 @@ pub(super) async fn act(
                 });
             send(visit, [call]).await
         }
-        "quarantine" | "release" | "end" => workers(visit, action, fields).await,
+        "quarantine" | "release" | "drain" | "end" => workers(visit, action, fields).await,
         _ => Err(unknown()),
     }
 }
 
-/// Does the same to each worker of the form, in their order.
+/// Does the same to each worker of the form.
 async fn workers(visit: &Visit<'_>, action: &str, fields: &Fields<'_>) -> Result<(), Refusal> {
-    let chosen: Vec<&str> = fields.all("worker").collect();
-    if chosen.is_empty() {
-        return Err(wrong("Choose one worker or several first."));
-    }
-    if chosen.len() > MAX_WORKERS {
-        return Err(wrong("Choose at most 500 workers at a time."));
-    }
-    let until = match action {
-        "quarantine" => end(visit, fields)?.to_string(),
-        _ => visit.now.to_string(),
-    };
-    let info = fields.text("reason");
-    let mut calls = Vec::new();
-    for worker in chosen {
+    let mut chosen = Vec::new();
+    for worker in fields.all("worker") {
         // A pool id has one slash, and groups and ids of workers have none.
         let names: Vec<&str> = worker.split('/').collect();
         let [provisioner, kind, group, id] = names.as_slice() else {
             return Err(wrong("A chosen worker has no valid name."));
         };
-        calls.push(match action {
-            "end" => {
-                let pool = format!("{provisioner}/{kind}");
-                let path = ["workers", &pool, group, id];
-                Call::new(Method::DELETE, WORKER_MANAGER, &path)
-            }
-            _ => {
-                let path = [
-                    "provisioners",
-                    provisioner,
-                    "worker-types",
-                    kind,
-                    "workers",
-                    group,
-                    id,
-                ];
-                let body = json!({"quarantineUntil": until, "quarantineInfo": info});
-                Call::put(QUEUE, &path, &body)
-            }
-        });
+        chosen.push(json!({
+            "workerPoolId": format!("{provisioner}/{kind}"),
+            "workerGroup": group,
+            "workerId": id,
+        }));
     }
-    send(visit, calls).await
+    if chosen.is_empty() {
+        return Err(wrong("Choose one worker or several first."));
+    }
+    let mut body = json!({"workers": chosen, "reason": fields.text("reason")});
+    let path = match action {
+        "quarantine" | "release" => {
+            let until = match action {
+                "quarantine" => end(visit, fields)?,
+                _ => visit.now,
+            };
+            body["quarantineUntil"] = json!(until.to_string());
+            "quarantine"
+        }
+        _ => {
+            body["drain"] = json!(action == "drain");
+            "end"
+        }
+    };
+    let call = Call::post(FLEETWRIGHT, &["workers", path], &body);
+    let reply = visit.api.call(call).await?;
+    let failed = reply
+        .list("workers")
+        .iter()
+        .filter(|it| !it.text("problem").is_empty());
+    let texts: Vec<String> = failed
+        .map(|it| format!("{}: {}", it.text("workerId"), it.text("problem")))
+        .collect();
+    match texts.is_empty() {
+        true => Ok(()),
+        false => Err(wrong(&texts.join("\n"))),
+    }
 }
 
 async fn set_override(visit: &Visit<'_>, fields: &Fields<'_>) -> Result<(), Refusal> {

@@ -3,7 +3,7 @@
 use api_client::{Call, WORKER_MANAGER};
 use serde_json::{Value, json};
 
-use super::{Done, Fields, refused, unknown, wrong};
+use crate::form::{Done, Fields, refused, unknown, wrong};
 use crate::json::Json as _;
 use crate::links;
 use crate::pictures::rules;

@@ -3,8 +3,8 @@
 use api_client::{Call, Method, QUEUE};
 use serde_json::json;
 
-use super::{Fields, send, unknown};
 use crate::api::Refusal;
+use crate::form::{Fields, send, unknown};
 use crate::view::Visit;
 
 pub(super) async fn act(

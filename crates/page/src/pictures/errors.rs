@@ -1,9 +1,11 @@
 //! Errors that providers and workers reported, by cause.
 
 use api_client::{Call, FLEETWRIGHT};
+use domain::time::{HOUR_MS, Timestamp};
 use maud::{Markup, html};
 use serde_json::Value;
 
+use crate::charts::{Series, SparkLine, SparkScale, TimeRange};
 use crate::json::Json as _;
 use crate::links;
 use crate::parts::{empty, heads, more, table};
@@ -32,7 +34,7 @@ pub(super) async fn show(visit: &Visit<'_>) -> Shown {
 }
 
 fn sentence(causes: &[Value]) -> String {
-    let total = causes.iter().map(|cause| cause.count("count")).sum();
+    let total = causes.iter().map(|cause| cause.count("errors")).sum();
     match causes.len() {
         0 => "Nothing failed.".to_owned(),
         n => format!(
@@ -43,20 +45,38 @@ fn sentence(causes: &[Value]) -> String {
     }
 }
 
+/// The errors of each hour of the last day.
+fn trend(cause: &Value, visit: &Visit<'_>) -> Markup {
+    let since = cause.moment("trendSince").map_or(0, Timestamp::as_millis);
+    let hours = cause.list("trend").iter().filter_map(Value::as_f64);
+    let errors = Series::new(since, HOUR_MS, hours);
+    html! {
+        (SparkLine {
+            range: TimeRange::new(since, visit.now.as_millis()),
+            waiting: &errors,
+            capacity: &Series::default(),
+            limit: None,
+            refused_ms: &[],
+            scale: SparkScale::Own,
+        })
+    }
+}
+
 fn list(visit: &Visit<'_>, causes: &[Value]) -> Markup {
     let rows = html! {
         @for cause in causes {
             tr {
                 th scope="row" .wrap { (cause.text("title")) }
                 td .cz { (cause.text("kind")) " " (cause.text("code")) }
-                td .n { b { (count(cause.count("count"))) } }
-                td { (ago(cause.moment("firstSeen"), visit.now)) }
-                td { (ago(cause.moment("lastSeen"), visit.now)) }
+                td .n { b { (count(cause.count("errors"))) } }
+                td { (trend(cause, visit)) }
+                td { (ago(cause.moment("first"), visit.now)) }
+                td { (ago(cause.moment("last"), visit.now)) }
                 td .wrap {
                     @for (index, pool) in cause.list("workerPools").iter().enumerate() {
                         @if index > 0 { ", " }
                         @let id = pool.text("workerPoolId");
-                        a href=(links::pool(id)) { (id) } " " (count(pool.count("count")))
+                        a href=(links::pool(id)) { (id) } " " (count(pool.count("errors")))
                     }
                 }
                 td .wrap.cz { (cause.text("example.description")) }
@@ -64,7 +84,7 @@ fn list(visit: &Visit<'_>, causes: &[Value]) -> Markup {
         }
     };
     let head = heads(&[
-        "Cause", "Kind", "#Errors", "First", "Last", "Pools", "Example",
+        "Cause", "Kind", "#Errors", "Last day", "First", "Last", "Pools", "Example",
     ]);
     table("Errors by cause", &head, &rows)
 }

@@ -30,7 +30,7 @@ pub(super) async fn show(visit: &Visit<'_>) -> Shown {
             call.query(parameter, (!value.is_empty()).then_some(value))
         });
     let reply = visit.api.call(call).await?;
-    let entries = reply.list("auditHistory");
+    let entries = reply.list("entries");
     let content = html! {
         h1 { "Events" }
         form .filter role="search" {

@@ -33,7 +33,10 @@ pub(super) async fn show(visit: &Visit<'_>) -> Shown {
                 _ => { (mark(true)) (n_ill) " launch configs are not used." },
             }
         }
-        (choices(visit, "state", "Which launch configs", &[("", "All"), ("ill", "Ill")]))
+        div .filter {
+            (choices(visit, "state", "Which launch configs", &[("", "All"), ("ill", "Ill")]))
+            a href="/start-up" { "How long machines take to start" }
+        }
         @if shown.is_empty() {
             (empty("No launch config is ill. Launch configs appear here with their pools."))
         } @else {

@@ -53,7 +53,7 @@ pub(super) async fn list(visit: &Visit<'_>) -> Shown {
     let content = html! {
         h1 { "Images" }
         @if images.is_empty() {
-            (empty("There is no image. `fleetwright image create` makes one; docs/images.md shows how."))
+            (empty("No image exists yet. `fleetwright image create` makes one; docs/images.md shows how."))
         } @else {
             (table("Images and the builds in use, by target", &heads(&names), &rows))
         }
@@ -229,7 +229,7 @@ fn standing(build: &Value, is_promoted: bool) -> Markup {
     }
 }
 
-/// Who did what to the build, and why.
+/// The people who changed the standing of the build, with their reasons.
 fn reasons(build: &Value) -> Markup {
     html! {
         @for (name, word) in [("promoted", "Promoted"), ("rolledBack", "Rolled back"),

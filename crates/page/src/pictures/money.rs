@@ -192,7 +192,7 @@ fn shares(line: &Value) -> Markup {
     html! { (ShareBar { label: "Uses", unit: Unit::Money, parts: &parts }) }
 }
 
-/// What a line of a report is about.
+/// The subject of a line of a report.
 fn name(line: &Value, by: &str) -> Markup {
     let pool = line.text("workerPoolId");
     html! {
@@ -264,7 +264,7 @@ fn budgets_of(visit: &Visit<'_>, budgets: &Result<Value, Refusal>) -> Markup {
     }
 }
 
-/// What would be spent by now at an even pace.
+/// The money that would be spent by now at an even pace.
 fn expected(budget: &Value, visit: &Visit<'_>) -> Option<f64> {
     let (begins, ends) = (budget.moment("periodBegins")?, budget.moment("periodEnds")?);
     #[expect(

@@ -71,7 +71,7 @@ async fn sparks(visit: &Visit<'_>, pools: &[Value]) -> Result<Value, Refusal> {
     visit.api.call(call).await
 }
 
-/// The whole fleet in a line.
+/// The fleet in a line.
 fn state(status: &Value, fleet: Option<&Value>, visit: &Visit<'_>) -> Markup {
     let total = |name: &str| count(status.count(&format!("totals.{name}")));
     let starting = status.count("totals.requested") + status.count("totals.booting");
@@ -135,12 +135,12 @@ fn sum(series: &[Series]) -> Series {
     sum
 }
 
-/// What is wrong now, with its reason, and what is done about it.
+/// The present problems: the reason, the next step of the program, and the advice.
 fn problems(visit: &Visit<'_>, status: &Value) -> Markup {
     let problems = status.list("problems");
     html! {
         @if !problems.is_empty() {
-            h2 .vh { "What is wrong now" }
+            h2 .vh { "Problems now" }
             ul .ills {
                 @for problem in problems.iter().take(PROBLEMS) {
                     li {

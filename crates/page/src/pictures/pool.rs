@@ -79,7 +79,7 @@ fn state(
     }
 }
 
-/// What there was over time, with the decisions as marks that lead to their reasons.
+/// The workers over time. Each decision is a mark that leads to its reasons.
 fn chart(
     visit: &Visit<'_>,
     id: &str,

@@ -5,7 +5,9 @@ use futures_util::future::join_all;
 use maud::{Markup, html};
 use serde_json::Value;
 
+use super::pool::price;
 use crate::api::Refusal;
+use crate::charts::{Gauge, Unit};
 use crate::json::Json as _;
 use crate::parts::{empty, heads, mark, table};
 use crate::view::{Part, Problem, Shown, View, Visit};
@@ -38,24 +40,20 @@ pub(super) async fn show(visit: &Visit<'_>) -> Shown {
 fn list(visit: &Visit<'_>, providers: &[Value]) -> Markup {
     let rows = html! {
         @for provider in providers {
-            @let problem = provider.text("problem");
+            @let is_out = provider.text("state") == "out-of-service";
             tr {
-                th scope="row" { @if !problem.is_empty() { (mark(true)) } (provider.text("providerId")) }
+                th scope="row" { @if is_out { (mark(true)) } (provider.text("providerId")) }
                 td .cz { (provider.text("providerType")) }
-                td { @if problem.is_empty() { span .good { "working" } } @else { span .bad { "out of service" } } }
+                td { @if is_out { span .bad { "out of service" } } @else { span .good { "working" } } }
                 (count_cell(provider.count("workers.running")))
                 (count_cell(provider.count("workers.requested")))
                 (count_cell(provider.count("workers.stopping")))
-                (count_cell(provider.count("errorsLastHour")))
-                td { (ago(provider.moment("nextTry"), visit.now)) }
-                td .wrap {
-                    @for budget in provider.list("rateLimits") {
-                        (budget.text("region")) " "
-                        (percent(budget.number("used").unwrap_or_default(), budget.number("limit").unwrap_or_default()))
-                        " "
-                    }
-                }
-                td .wrap.cz { (problem) }
+                td { (limit(provider)) }
+                (count_cell(provider.count("failed")))
+                td { @for budget in provider.list("callBudgets") { (calls(budget, visit)) } }
+                td .wrap { @for place in provider.list("places") { (prices(place)) } }
+                td { @if provider.moment("nextTry").is_some() { (ago(provider.moment("nextTry"), visit.now)) } }
+                td .wrap.cz { (provider.text("problem")) (provider.text("warning")) }
             }
         }
     };
@@ -66,16 +64,57 @@ fn list(visit: &Visit<'_>, providers: &[Value]) -> Markup {
         "#Running",
         "#Starting",
         "#Leaving",
-        "#Errors, last hour",
+        "Machines of its maximum",
+        "#Failed, last hour",
+        "Calls used",
+        "Prices now",
         "Next try",
-        "API budget used",
         "Problem",
     ]);
     html! {
         @if providers.is_empty() {
-            (empty("There is no provider. Sections `[providers.NAME]` of the configuration add some."))
+            (empty("No provider is configured. Sections `[providers.NAME]` of the configuration add some."))
         } @else {
             (table("Providers", &head, &rows))
+        }
+    }
+}
+
+/// The machines of a provider against its maximum.
+fn limit(provider: &Value) -> Markup {
+    html! {
+        @if let Some(maximum) = provider.number("maxMachines") {
+            (Gauge {
+                name: "Machines",
+                unit: Unit::Count,
+                used: provider.number("machines").unwrap_or_default(),
+                limit: maximum,
+                expected: None,
+            })
+        } @else { span .z { "no maximum" } }
+    }
+}
+
+/// How much of its calls a region uses.
+fn calls(budget: &Value, visit: &Visit<'_>) -> Markup {
+    let until = budget
+        .moment("throttledUntil")
+        .filter(|until| *until > visit.now);
+    html! {
+        p .note {
+            (budget.text("region")) " " (budget.text("call")) " "
+            (percent(budget.number("used").unwrap_or_default(), 1.0))
+            @if until.is_some() { span .warn { ", throttled, ends " (ago(until, visit.now)) } }
+        }
+    }
+}
+
+/// The prices of the machines that run in a place.
+fn prices(place: &Value) -> Markup {
+    let (low, high) = (place.number("lowestPrice"), place.number("highestPrice"));
+    html! {
+        @if let (Some(low), Some(high)) = (low, high) {
+            p .note { (place.text("place")) " " (price(low)) @if low < high { " to " (price(high)) } }
         }
     }
 }
@@ -123,12 +162,16 @@ fn processes_of(visit: &Visit<'_>, processes: &Result<Value, Refusal>) -> Markup
                 td { @for role in process.list("roles") { (role.as_str().unwrap_or_default()) " " } }
                 td .cz { (process.text("version")) }
                 td { (ago(process.moment("started"), visit.now)) }
-                td { (ago(process.moment("lastSeen"), visit.now)) }
+                td {
+                    @if process.is("silent") { (mark(true)) }
+                    (ago(process.moment("lastSeen"), visit.now))
+                }
+                td .wrap.cz { @for lease in process.list("leases") { (lease.text("name")) " " } }
             }
         }
     };
     html! {
         h2 { "Processes of this deployment" }
-        (table("Processes", &heads(&["Process", "Roles", "Version", "Started", "Last seen"]), &rows))
+        (table("Processes", &heads(&["Process", "Roles", "Version", "Started", "Last seen", "Does alone"]), &rows))
     }
 }

@@ -5,8 +5,8 @@ use futures_util::future::join_all;
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
-use crate::actions::Done;
 use crate::api::Refusal;
+use crate::form::Done;
 use crate::frame;
 use crate::json::Json as _;
 use crate::links;
@@ -91,7 +91,7 @@ fn editable(configuration: &Value) -> String {
     serde_json::to_string_pretty(&document).unwrap_or_default()
 }
 
-/// What the rules say for one worker type in one place: each value, and the rule that set it.
+/// The values for one worker type in one place, each with the rule that set it.
 async fn effects(visit: &Visit<'_>, id: &str, configuration: &Value) -> Markup {
     let types: Vec<&str> = configuration
         .list("workerTypes")
@@ -230,7 +230,7 @@ pub(crate) fn edited(
     let version = outcome.ok().and_then(|plan| plan.at("version").as_u64());
     let content = html! {
         p .crumb { a href=(links::to("rules", &[id])) { "Rules " (id) } }
-        h1 { "What it changes" }
+        h1 { "Its effects" }
         @match outcome {
             Ok(plan) => (planned(plan)),
             Err(refusal) => {

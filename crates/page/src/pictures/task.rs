@@ -158,7 +158,7 @@ fn log_of(id: &str, log: Option<&str>) -> Markup {
     html! {
         h2 { "Log" }
         @if log.is_empty() {
-            (empty("There is no log yet: it begins when a worker runs the task."))
+            (empty("The log begins when a worker runs the task."))
         } @else {
             @if start > 0 {
                 p .note { "The beginning is left out; " code { "fleetwright task log " (id) } " shows all." }

@@ -130,7 +130,7 @@ fn sentence(waits: &Value, total: f64) -> String {
     )
 }
 
-/// What changes a cause, as docs/waiting.md says it.
+/// The remedy for a cause, as docs/waiting.md has it.
 fn remedy(cause: &str) -> &'static str {
     match cause {
         "dependencies" => "The tasks that it depends on end.",

@@ -84,7 +84,7 @@ fn sentence(worker: &Value, queue: &Value, visit: &Visit<'_>) -> Markup {
     }
 }
 
-/// What happened to it, and why.
+/// The events of its life, with their reasons.
 fn story(visit: &Visit<'_>, explained: &Value) -> Markup {
     let steps = explained.list("story");
     html! {
@@ -203,8 +203,8 @@ fn actions(visit: &Visit<'_>, pool: &str, group: &str, id: &str, queue: &Value) 
         says: "Its machine ends at once. The task that it runs is run again elsewhere.",
         path: "fleet/end",
         hidden: &hidden,
-        fields: html! {},
-        command: &format!("fleetwright worker remove {pool} {group} {id}"),
+        fields: html! { (field("Reason", "reason", "", true)) },
+        command: &format!("fleetwright worker end {pool}/{group}/{id} --reason {{reason}}"),
     };
     html! { (quarantine.show(visit)) (end.show(visit)) }
 }

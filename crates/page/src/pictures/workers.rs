@@ -90,7 +90,7 @@ fn list(visit: &Visit<'_>, workers: &[Value], token: &str) -> Markup {
     let rows = html! {
         @for worker in workers {
             @let (pool, group, id) = (worker.text("workerPoolId"), worker.text("workerGroup"), worker.text("workerId"));
-            tr {
+            tr data-row=(format!("{pool}/{group}/{id}")) {
                 @if visit.person.is_some() {
                     td { input type="checkbox" name="worker" value=(format!("{pool}/{group}/{id}"))
                         aria-label=(format!("Choose {id}")); }
@@ -146,15 +146,15 @@ fn list(visit: &Visit<'_>, workers: &[Value], token: &str) -> Markup {
 }
 
 fn state(worker: &Value) -> Markup {
-    let word = match worker.text("state") {
-        "requested" => "starting",
-        "running" if worker.moment("quarantineUntil").is_some() => "in quarantine",
-        "running" if worker.is("draining") => "asked to stop",
-        "running" if worker.at("task").is_object() => "busy",
-        "stopping" => "leaving",
-        other => other,
+    let word = match (worker.text("state"), worker.text("presence")) {
+        ("requested", _) => "starting",
+        ("stopping", _) => "leaving",
+        (_, "quarantined") => "in quarantine",
+        (_, "draining") => "asked to stop",
+        (other, "") => other,
+        (_, presence) => presence,
     };
-    html! { span .warn[word == "in quarantine"] { (word) } }
+    html! { span .warn[matches!(word, "in quarantine" | "silent")] { (word) } }
 }
 
 fn task(worker: &Value) -> Markup {

@@ -88,7 +88,7 @@ pub struct Server {
 /// The content of one address.
 enum Site {
     /// The API, and all pages that no other address has.
-    Api(Arc<Web>, Documents),
+    Api(Web, Documents),
     Metrics,
     PublicArtifacts(Router),
 }
@@ -357,7 +357,7 @@ impl Site {
             Self::Metrics => pages::answer_metrics(app, &head),
             Self::PublicArtifacts(router) => artifact_origin::answer(app, router, head, body).await,
             Self::Api(web, _) if head.uri.path().starts_with("/api/") => {
-                request::answer(app, &web.router, head, body).await
+                request::answer(app, web.router(), head, body).await
             }
             Self::Api(web, documents) => match pages::answer(app, documents, &head).await {
                 Some(document) => document,

@@ -255,8 +255,7 @@ async fn check_and_handle(
     (endpoint.handler)(call).await
 }
 
-/// Whether a call with this address may be made with these scopes. Scopes that the body decides
-/// count as held: the call itself decides.
+/// Whether a call with this address may be made with these scopes, with some body.
 pub(super) fn permits(router: &Router, scopes: &ScopeSet, method: &Method, path: &str) -> bool {
     let found = Verb::of(method)
         .zip(service_of(path))
@@ -267,15 +266,11 @@ pub(super) fn permits(router: &Router, scopes: &ScopeSet, method: &Method, path:
     let Some(template) = found.endpoint.scopes else {
         return true;
     };
-    if !found.endpoint.authorized_by_url() {
-        return true;
-    }
     let parameters = found.parameters.iter();
     let parameters = parameters.fold(Params::new(), |parameters, (name, value)| {
         parameters.text(*name, value.as_str())
     });
-    let needed = template.fill(&parameters);
-    needed.is_ok_and(|needed| needed.satisfied_by(scopes))
+    template.may_be_satisfied(&parameters, scopes)
 }
 
 /// Parses `/api/<service>/v1/<path>`.

@@ -1,30 +1,29 @@
 //! The pages for people: who looks, what they may see and do, and what changes meanwhile.
 //!
-//! The crate `page` makes the pages. It knows the server only by its API, which it calls within this
-//! process with the credentials of the person, so a page can show and do nothing that the person
-//! may not.
+//! The crate `page` makes the pages. It knows the server only by its API, which it calls within
+//! this process with the credentials of the person. So a page can show and do nothing that the
+//! person may not.
 
+mod act;
 mod calls;
 mod cookie;
-mod forms;
+mod form;
 mod live;
+mod reply;
 mod sign_in;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{
-    ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, LOCATION,
-    REFERRER_POLICY, SET_COOKIE,
+    ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, REFERRER_POLICY,
 };
 use http::{HeaderValue, Method, StatusCode};
-use page::{Problem, View, Visit, assets};
+use page::{Problem, assets};
 
-pub(super) use self::calls::stored;
-use self::calls::{Browser, PersonApi};
+use self::calls::{Browser, LocalApi, PersonApi, Why};
 use self::live::LivePages;
-use self::sign_in::Why;
-use super::query::form_decoded;
+use self::reply::html;
 use super::read_body::RequestBody;
 use super::request::text_header;
 use super::request_head::RequestHead;
@@ -35,23 +34,25 @@ use crate::app::App;
 /// Scripts and styles come from this server only, and no other site shows these pages in its own.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
     connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
-const HTML: &str = "text/html; charset=utf-8";
 /// An asset has another address in each release.
 const FOR_EVER: &str = "public, max-age=31536000, immutable";
-/// An address has at most this many parameters.
-const MAX_PARAMETERS: usize = 50;
 
 /// The pages of this process, and who has them open.
 pub(super) struct Web {
-    pub(super) app: Arc<App>,
-    pub(super) router: Arc<Router>,
-    live: LivePages,
+    local: Arc<LocalApi>,
+    live: Arc<LivePages>,
 }
 
 impl Web {
-    pub(super) fn new(app: Arc<App>, router: Arc<Router>) -> Arc<Self> {
-        let live = LivePages::default();
-        Arc::new(Self { app, router, live })
+    pub(super) fn new(app: Arc<App>, router: Arc<Router>) -> Self {
+        Self {
+            local: Arc::new(LocalApi { app, router }),
+            live: Arc::default(),
+        }
+    }
+
+    pub(super) fn router(&self) -> &Router {
+        &self.local.router
     }
 }
 
@@ -65,18 +66,18 @@ pub(super) fn is_wanted(head: &RequestHead) -> bool {
             .any(|start| path.starts_with(start))
 }
 
-pub(super) async fn answer(web: &Arc<Web>, head: RequestHead, body: impl RequestBody) -> Response {
+pub(super) async fn answer(web: &Web, head: RequestHead, body: impl RequestBody) -> Response {
     let path = head.uri.path().to_owned();
     if let Some(asset) = assets::find(&path) {
         return file(asset);
     }
-    let browser = Browser::new(Arc::clone(web), &head);
+    let browser = Browser::new(Arc::clone(&web.local), &head);
     let is_read = head.method == Method::GET || head.method == Method::HEAD;
     let response = match (path.as_str(), is_read) {
-        ("/live-page", true) => live::listen(&browser, &head).await,
+        ("/live-page", true) => live::listen(&web.live, &browser, &head).await,
         ("/sign-in", _) | ("/sign-out", false) => sign_in::answer(&browser, &head, body).await,
         (_, true) => show(&browser, &head).await,
-        (_, false) if path.starts_with("/do/") => forms::answer(&browser, &head, body).await,
+        (_, false) if path.starts_with("/do/") => act::answer(&browser, &head, body).await,
         _ => with_status(StatusCode::METHOD_NOT_ALLOWED, Bytes::new()),
     };
     guarded(response)
@@ -88,47 +89,16 @@ async fn show(browser: &Browser, head: &RequestHead) -> Response {
         Ok(person) => person,
         Err(reason) => return sign_in::ask(browser, head, reason).await,
     };
-    let Some(visit) = visit(
-        &person,
-        head.uri.path(),
-        head.uri.query().unwrap_or_default(),
-    ) else {
+    let Some(visit) = person.visit(head.uri.path(), head.uri.query().unwrap_or_default()) else {
         return problem(&person, &Problem::NotFound);
     };
     match page::show(&visit).await {
         Ok(view) => html(StatusCode::OK, page::document(&visit, &view)),
-        Err(Problem::Refused(refusal)) if refusal.status == 401 && person.is_anonymous() => {
+        Err(Problem::Refused(refusal)) if refusal.is_forbidden() && person.is_anonymous() => {
             sign_in::ask(browser, head, Why::Needed).await
         }
         Err(found) => problem(&person, &found),
     }
-}
-
-/// The visit of an address; `None` if its escapes are wrong.
-fn visit<'a>(person: &'a PersonApi, path: &str, query: &str) -> Option<Visit<'a>> {
-    let decode = |text: &str| {
-        let decoded = percent_encoding::percent_decode_str(text).decode_utf8();
-        decoded.ok().map(String::from)
-    };
-    let segments = path.split('/').filter(|segment| !segment.is_empty());
-    Some(Visit {
-        api: person,
-        path: segments.map(decode).collect::<Option<_>>()?,
-        query: pairs(query)?,
-        now: person.now(),
-        person: person.shown(),
-        root_url: person.root_url(),
-    })
-}
-
-/// The pairs of a query or a form.
-fn pairs(text: &str) -> Option<Vec<(String, String)>> {
-    let pairs = text.split('&').filter(|pair| !pair.is_empty());
-    let decoded = pairs.take(MAX_PARAMETERS).map(|pair| {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        Some((form_decoded(name)?, form_decoded(value)?))
-    });
-    decoded.collect()
 }
 
 fn problem(person: &PersonApi, problem: &Problem) -> Response {
@@ -140,29 +110,6 @@ fn problem(person: &PersonApi, problem: &Problem) -> Response {
         }
     };
     html(status, page::problem(person.shown().as_ref(), problem))
-}
-
-fn html(status: StatusCode, text: String) -> Response {
-    let mut response = with_status(status, Bytes::from(text));
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(HTML));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
-}
-
-/// Leads the browser to another page of this site.
-fn see_other(path: &str) -> Response {
-    let mut response = with_status(StatusCode::SEE_OTHER, Bytes::new());
-    if let Ok(path) = HeaderValue::from_str(path) {
-        response.headers_mut().insert(LOCATION, path);
-    }
-    response
-}
-
-fn set_cookie(response: &mut Response, cookie: &str) {
-    if let Ok(cookie) = HeaderValue::from_str(cookie) {
-        response.headers_mut().append(SET_COOKIE, cookie);
-    }
 }
 
 fn file(asset: &'static assets::Asset) -> Response {
@@ -192,17 +139,4 @@ fn guarded(mut response: Response) -> Response {
         headers.insert(name, HeaderValue::from_static(value));
     }
     response
-}
-
-/// The sections of a view, as an open page gets them.
-fn parts(view: &View) -> Vec<(&'static str, Bytes)> {
-    let sections = view.sections.iter();
-    sections
-        .map(|section| {
-            (
-                section.id,
-                Bytes::copy_from_slice(section.content.0.as_bytes()),
-            )
-        })
-        .collect()
 }

@@ -1,4 +1,4 @@
-//! Deletes old versions, old costs, steps of budgets, silent relays, ended sessions, and what is left of
+//! Deletes old versions and costs, steps of budgets, silent relays, ended sessions, and the rest of
 //! deleted pools.
 
 use domain::time::{DAY_MS, Timestamp};

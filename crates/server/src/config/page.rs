@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Page {
+pub struct PageSettings {
     /// Pages are shown without a sign-in, with the scopes of the role `anonymous`.
     pub anonymous: bool,
 }

@@ -2,6 +2,7 @@
 
 use domain::time::{DAY_MS, HOUR_MS};
 use serde_json::json;
+use testing::sizes_around;
 
 use crate::ask::{Answer, Ask, Who};
 use crate::database::{Database, on_both};
@@ -231,17 +232,23 @@ on_both!(a_session_that_is_not_used_ends, |world| {
 });
 
 on_both!(a_client_has_a_limited_number_of_sessions, |world| {
-    let mut browsers = Vec::new();
-    for _ in 0..21 {
-        browsers.push(Browser::of(world, &world.root()).await);
-        world.clock.advance_ms(HOUR_MS);
+    for size in sizes_around("engine::access::sessions::MAX_OF_CLIENT", 20) {
+        let id = format!("people/p{size}");
+        let scopes = ["worker-manager:list-worker-configurations"];
+        let who = world.client(&id, &scopes).await;
+        let mut browsers = Vec::new();
+        for _ in 0..size {
+            browsers.push(Browser::of(world, &who).await);
+            world.clock.advance_ms(1);
+        }
+        let mut n_signed_in = 0;
+        for (place, browser) in browsers.iter().enumerate() {
+            let status = browser.get(world, "/rules").await.status;
+            assert_eq!(status, if place + 20 < size { 401 } else { 200 }, "{place}");
+            n_signed_in += usize::from(status == 200);
+        }
+        assert_eq!(n_signed_in, size.min(20));
     }
-    let mut statuses = Vec::new();
-    for browser in &browsers {
-        statuses.push(browser.get(world, "/rules").await.status);
-    }
-    assert_eq!(statuses[0], 401);
-    assert!(statuses[1..].iter().all(|status| *status == 200));
 });
 
 #[tokio::test]

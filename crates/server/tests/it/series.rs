@@ -494,3 +494,24 @@ on_both!(a_reply_has_a_number_of_short_series_and_of_parts, |world| {
         }
     }
 });
+
+on_both!(short_series_of_named_pools_are_limited, |world| {
+    for size in sizes_around("server::api::fleetwright::series::MAX_NAMED", 100) {
+        let names: Vec<String> = (0..size).map(|number| format!("p/a{number}")).collect();
+        if names.is_empty() {
+            continue;
+        }
+        let path = format!("fleetwright:/series/pools?pools={}", names.join(","));
+        let answer = world.get(&path).await;
+        if size > 100 {
+            let text = format!("`pools` names {size} pools, and at most 100 are allowed");
+            answer.refused(400, "InputError", &text);
+            continue;
+        }
+        let pools = answer.expect(200)["pools"].as_array().unwrap().clone();
+        let found = pools
+            .iter()
+            .map(|pool| pool["workerPoolId"].as_str().unwrap());
+        assert_eq!(found.collect::<Vec<_>>(), names);
+    }
+});

@@ -188,7 +188,8 @@ fleet_test!(facts_of_other_parts_are_named, |fleet| {
         "INSERT INTO relays (relay_id, first_seen, last_seen, interval_seconds, announcement) \
          VALUES ('mdc1', {now}, {}, 30, '{{}}'); \
          INSERT INTO worker_errors (worker_pool_id, error_id, reported, kind, title, description, \
-         extra, code) VALUES ('pp/ee', 'e1', {}, 'k', 'Disk is full', '', '{{}}', 'disk')",
+         extra, code, cause) \
+         VALUES ('pp/ee', 'e1', {}, 'k', 'Disk is full', '', '{{}}', 'disk', 'c1')",
         now - 10 * MINUTE_MS,
         now - MINUTE_MS,
     ));

@@ -11,8 +11,8 @@ use crate::engine::{ALL_ROWS, Result, Tx, statements};
 use crate::fleet::worker_counts::{StateGroup, collect};
 use crate::fleet::workers;
 
-// An empty text means no filter, since ids are never empty. Adding 0 keeps PostgreSQL from the index
-// on the times of all workers.
+// An empty text means no filter, since ids are never empty. Adding 0 keeps PostgreSQL from the
+// index on the times of all workers.
 macro_rules! selected {
     () => {
         "FROM workers WHERE worker_pool_id = $1 AND state <> 'stopped' AND created + 0 <= $2 \

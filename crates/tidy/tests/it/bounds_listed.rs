@@ -12,6 +12,26 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "The size of a page or a picture: the API has the limits, and their tests.",
+        &[
+            "page::pictures::events::PAGE",
+            "page::pictures::health::PAGE",
+            "page::pictures::images::PAGE",
+            "page::pictures::money::LINES",
+            "page::pictures::overview::PAGE",
+            "page::pictures::overview::PROBLEMS",
+            "page::pictures::overview::SPARK_PARTS",
+            "page::pictures::pool::TASKS",
+            "page::pictures::rules::PAGE",
+            "page::pictures::task::PAGE",
+            "page::pictures::waiting::MOMENTS",
+            "page::pictures::waiting::ROWS",
+            "page::pictures::workers::PAGE",
+            "server::api::web::live::EVENTS",
+            "server::api::web::live::SHARE",
+        ],
+    ),
+    (
         "A version, a mode, a mark, a unit or a width: it counts nothing.",
         &[
             "server::limits::refusal_log::PART_OF_ADDRESS",

@@ -10,8 +10,7 @@ use serde_json::json;
 use crate::api::call::Call;
 use crate::api::error::ApiError;
 use crate::api::reply::Reply;
-use crate::api::web::stored;
-use crate::authentication::holder;
+use crate::authentication::{holder, stored};
 use crate::hosts::Host;
 
 pub(super) async fn create(call: Call) -> Result<Reply, ApiError> {
@@ -21,7 +20,14 @@ pub(super) async fn create(call: Call) -> Result<Reply, ApiError> {
         port: call.auth_request.port,
     };
     let app = &call.app;
-    let caller = holder(app, &credentials, &host, call.address, call.now).await?;
+    let caller = holder(
+        (&*app.authenticator, &app.engine),
+        &credentials,
+        &host,
+        call.address,
+        call.now,
+    )
+    .await?;
     let Some(client_id) = caller.client_id else {
         return Err(ApiError::input("The credentials name no client"));
     };

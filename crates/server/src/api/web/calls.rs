@@ -15,17 +15,21 @@ use engine::access::{
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Uri};
 use http_body_util::{BodyExt as _, Full, Limited};
-use page::{Api, Person, Refusal};
-use serde_json::{Value, json};
+use page::{Api, Person, Refusal, Visit};
+use serde_json::Value;
+use store::StoreError;
 use tokio_util::sync::CancellationToken;
 
-use super::sign_in::Why;
-use super::{Web, cookie};
+use super::cookie;
+use super::reply::pairs;
 use crate::api::client_address;
 use crate::api::request::{self, addressed, text_header};
 use crate::api::request_head::{RequestHead, RequestTags, Sender};
+use crate::api::route::Router;
 use crate::app::App;
-use crate::authentication::{AuthenticationError, Caller, RequestToAuthenticate, holder, sign};
+use crate::authentication::{
+    AuthenticationError, Caller, RequestToAuthenticate, holder, restored, sign,
+};
 use crate::hosts::Host;
 
 /// A reply of the API has at most this size: pages of a list are smaller.
@@ -38,9 +42,15 @@ const OF_SENDER: [&str; 4] = [
     "x-forwarded-proto",
 ];
 
+/// The API of this process.
+pub(super) struct LocalApi {
+    pub(super) app: Arc<App>,
+    pub(super) router: Arc<Router>,
+}
+
 /// The browser that sent a request.
 pub(super) struct Browser {
-    pub(super) web: Arc<Web>,
+    pub(super) local: Arc<LocalApi>,
     pub(super) origin: Origin,
     /// The secret of its cookie.
     pub(super) secret: Option<Secret>,
@@ -63,7 +73,7 @@ pub(super) struct Origin {
 
 /// The API for one person, with the rights that the person has now.
 pub(super) struct PersonApi {
-    web: Arc<Web>,
+    local: Arc<LocalApi>,
     origin: Origin,
     signed_in: Option<SignedIn>,
     scopes: Arc<ScopeSet>,
@@ -78,14 +88,14 @@ pub(super) struct SignedIn {
 }
 
 impl Browser {
-    pub(super) fn new(web: Arc<Web>, head: &RequestHead) -> Self {
-        let origin = Origin::of(&web.app, head);
+    pub(super) fn new(local: Arc<LocalApi>, head: &RequestHead) -> Self {
+        let origin = Origin::of(&local.app, head);
         let name = text_header(&head.headers, USER_AGENT).unwrap_or_default();
         let cookie = cookie::name(&origin.host, origin.is_encrypted);
         Self {
             secret: cookie::read(&head.headers, &cookie),
             name: digest_of(name),
-            web,
+            local,
             origin,
         }
     }
@@ -93,7 +103,7 @@ impl Browser {
     /// The person of the session, or anybody if there is no session and the server has public
     /// pages.
     pub(super) async fn person(&self) -> Result<PersonApi, Why> {
-        let app = &self.web.app;
+        let app = &self.local.app;
         let Some(secret) = &self.secret else {
             return self.anybody().await;
         };
@@ -110,7 +120,7 @@ impl Browser {
             Err(problem) => return Err(problem.into()),
         };
         let opened = session_credentials(&app.engine, &session).map_err(SessionError::from)?;
-        let credentials = credentials_of(&opened).ok_or(Why::Ended)?;
+        let credentials = restored(&opened).ok_or(Why::Ended)?;
         let caller = match self.origin.caller(app, &credentials, now).await {
             Ok(caller) => caller,
             Err(AuthenticationError::Refused(_)) => {
@@ -133,13 +143,13 @@ impl Browser {
     }
 
     pub(super) fn now(&self) -> Timestamp {
-        self.web.app.engine.clock.now()
+        self.local.app.engine.clock.now()
     }
 
     /// The same browser, for a task that outlives the request.
     pub(super) fn again(&self) -> Self {
         Self {
-            web: Arc::clone(&self.web),
+            local: Arc::clone(&self.local),
             origin: Origin {
                 cancelled: CancellationToken::new(),
                 ..self.origin.clone()
@@ -150,7 +160,7 @@ impl Browser {
     }
 
     async fn anybody(&self) -> Result<PersonApi, Why> {
-        let app = &self.web.app;
+        let app = &self.local.app;
         if !app.config.page.anonymous {
             return Err(Why::Needed);
         }
@@ -162,7 +172,7 @@ impl Browser {
 
     fn api_of(&self, signed_in: Option<SignedIn>, scopes: Arc<ScopeSet>) -> PersonApi {
         PersonApi {
-            web: Arc::clone(&self.web),
+            local: Arc::clone(&self.local),
             origin: self.origin.clone(),
             signed_in,
             scopes,
@@ -171,8 +181,7 @@ impl Browser {
 }
 
 impl SignedIn {
-    /// What distinguishes the rights of a session: the client, and the certificate of temporary
-    /// credentials.
+    /// The client, and the certificate of temporary credentials: they decide the rights.
     pub(super) fn identity(&self) -> (String, String) {
         let credentials = &self.credentials;
         let certificate = credentials.extension.clone();
@@ -203,24 +212,42 @@ impl Origin {
         }
     }
 
-    /// Who these credentials belong to.
+    /// The client of these credentials.
     pub(super) async fn caller(
         &self,
         app: &App,
         credentials: &Credentials,
         now: Timestamp,
     ) -> Result<Caller, AuthenticationError> {
-        holder(app, credentials, &self.host, self.address, now).await
+        let parts = (&*app.authenticator, &*app.engine);
+        holder(parts, credentials, &self.host, self.address, now).await
     }
 }
 
 impl PersonApi {
+    /// The visit of an address; `None` if its escapes are wrong.
+    pub(super) fn visit(&self, path: &str, query: &str) -> Option<Visit<'_>> {
+        let decode = |text: &str| {
+            let decoded = percent_encoding::percent_decode_str(text).decode_utf8();
+            decoded.ok().map(String::from)
+        };
+        let segments = path.split('/').filter(|segment| !segment.is_empty());
+        Some(Visit {
+            api: self,
+            path: segments.map(decode).collect::<Option<_>>()?,
+            query: pairs(query)?,
+            now: self.now(),
+            person: self.shown(),
+            root_url: self.root_url(),
+        })
+    }
+
     pub(super) fn now(&self) -> Timestamp {
-        self.web.app.engine.clock.now()
+        self.local.app.engine.clock.now()
     }
 
     pub(super) fn root_url(&self) -> &str {
-        &self.web.app.engine.root_url
+        &self.local.app.engine.root_url
     }
 
     pub(super) fn is_anonymous(&self) -> bool {
@@ -250,10 +277,10 @@ impl PersonApi {
     fn head(&self, call: &Call) -> Option<RequestHead> {
         let uri: Uri = call.resource.parse().ok()?;
         let mut headers = self.origin.headers.clone();
-        let app = &self.web.app;
+        let app = &self.local.app;
         if let Some(signed_in) = &self.signed_in {
             let signed = sign(
-                app,
+                &app.engine,
                 &signed_in.credentials,
                 &self.origin.host,
                 (&call.method, &call.resource),
@@ -283,8 +310,8 @@ impl Api for PersonApi {
             return Err(refusal(400, "the address is not valid"));
         };
         let body = Full::new(body.unwrap_or_default());
-        let web = &self.web;
-        let response = request::answer(&web.app, &web.router, head, body).await;
+        let local = &self.local;
+        let response = request::answer(&local.app, &local.router, head, body).await;
         let status = response.status();
         let body = Limited::new(response.into_body(), MAX_REPLY_BYTES);
         let Ok(body) = body.collect().await else {
@@ -307,7 +334,7 @@ impl Api for PersonApi {
     }
 
     fn may(&self, call: &Call) -> bool {
-        request::permits(&self.web.router, &self.scopes, &call.method, call.path())
+        request::permits(&self.local.router, &self.scopes, &call.method, call.path())
     }
 }
 
@@ -319,22 +346,39 @@ fn refusal(status: u16, message: &str) -> Refusal {
     }
 }
 
-/// The form in which a session keeps credentials.
-pub(in crate::api) fn stored(credentials: &Credentials) -> Secret {
-    let text = json!({
-        "clientId": credentials.client_id,
-        "accessToken": credentials.access_token.expose(),
-        "extension": credentials.extension,
-    });
-    Secret::new(text.to_string())
+/// Why a person has to sign in.
+#[derive(Debug)]
+pub(super) enum Why {
+    Needed,
+    /// There was a session.
+    Ended,
+    /// Nothing is known about sessions at the moment.
+    Away(String),
 }
 
-fn credentials_of(stored: &Secret) -> Option<Credentials> {
-    let value: Value = serde_json::from_str(stored.expose()).ok()?;
-    let text = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
-    Some(Credentials {
-        client_id: text("clientId")?,
-        access_token: Secret::new(text("accessToken")?),
-        extension: text("extension"),
-    })
+impl From<StoreError> for Why {
+    fn from(problem: StoreError) -> Self {
+        Self::Away(problem.to_string())
+    }
+}
+
+impl From<SessionError> for Why {
+    fn from(problem: SessionError) -> Self {
+        match problem {
+            SessionError::NotFound | SessionError::Sealed(_) => Self::Ended,
+            SessionError::Store(problem) => problem.into(),
+        }
+    }
+}
+
+impl From<AuthenticationError> for Why {
+    fn from(problem: AuthenticationError) -> Self {
+        match problem {
+            AuthenticationError::Refused(_) => Self::Ended,
+            AuthenticationError::NotLookedUp
+            | AuthenticationError::NotExpanded(_)
+            | AuthenticationError::NoAnswer(_)
+            | AuthenticationError::Store(_) => Self::Away(problem.to_string()),
+        }
+    }
 }

@@ -20,12 +20,12 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::calls::Browser;
-use super::sign_in::Why;
-use super::{Web, pairs, parts, visit};
+use super::calls::{Browser, SignedIn, Why};
+use super::reply::pairs;
 use crate::api::body::Body;
 use crate::api::request_head::RequestHead;
 use crate::api::response::{Response, with_status};
+use crate::app::App;
 use crate::events::{EventStream, StreamEvent, frame};
 
 /// A watch looks at least this often: not all that a page shows has events.
@@ -34,15 +34,13 @@ const LOOK: Duration = Duration::from_secs(10);
 const REST: Duration = Duration::from_millis(200);
 /// All watches together use at most this part of a core.
 const SHARE: u32 = 20;
-/// What sending a change to one tab costs, about.
+/// About the cost of sending a change to one tab.
 const SENDING: Duration = Duration::from_micros(50);
 /// A silent connection is used at least this often, so that proxies do not close it, and the
 /// session is checked again.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 /// Events that are examined at once.
 const EVENTS: usize = 500;
-/// Pages that are watched at a time.
-const MAX_WATCHES: usize = 2_000;
 /// A session is checked again after this time, and the browser connects again.
 const CONNECTED: Duration = Duration::from_secs(15 * 60);
 
@@ -53,7 +51,7 @@ pub(super) struct LivePages {
     hasher: RandomState,
 }
 
-/// Who sees which page. Clients see what their scopes permit; temporary credentials of one client
+/// A page, and the client that sees it. Clients see what their scopes permit; temporary credentials of one client
 /// may have different scopes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct WatchKey {
@@ -94,14 +92,18 @@ struct Tab {
 }
 
 /// Streams changes of the page that the query names.
-pub(super) async fn listen(browser: &Browser, head: &RequestHead) -> Response {
+pub(super) async fn listen(
+    pages: &Arc<LivePages>,
+    browser: &Browser,
+    head: &RequestHead,
+) -> Response {
     let query = pairs(head.uri.query().unwrap_or_default()).unwrap_or_default();
     let at = query.iter().find(|(name, _)| name == "at");
     let Some((_, url)) = at.filter(|(_, url)| url.starts_with('/')) else {
         return with_status(StatusCode::BAD_REQUEST, Bytes::new());
     };
     let credentials = match browser.person().await {
-        Ok(person) => person.signed_in().map(super::calls::SignedIn::identity),
+        Ok(person) => person.signed_in().map(SignedIn::identity),
         Err(Why::Needed | Why::Ended) => {
             return with_status(StatusCode::UNAUTHORIZED, Bytes::new());
         }
@@ -114,9 +116,7 @@ pub(super) async fn listen(browser: &Browser, head: &RequestHead) -> Response {
         url: url.clone(),
     };
     let browser = Arc::new(browser.again());
-    let Some((watch, sections)) = browser.web.live.join(&browser, key) else {
-        return with_status(StatusCode::SERVICE_UNAVAILABLE, Bytes::new());
-    };
+    let (watch, sections) = pages.join(&browser, key);
     let tab = Tab {
         sections,
         watch,
@@ -140,19 +140,17 @@ pub(super) async fn listen(browser: &Browser, head: &RequestHead) -> Response {
 }
 
 impl LivePages {
-    /// Joins the watch of this page, or begins it. `None`: too many pages are open.
+    /// Joins the watch of this page, or begins it. Each tab has a connection, so the limit of
+    /// connections is one for watches, too.
     fn join(
-        &self,
+        self: &Arc<Self>,
         browser: &Arc<Browser>,
         key: WatchKey,
-    ) -> Option<(Arc<Watch>, watch::Receiver<Sections>)> {
+    ) -> (Arc<Watch>, watch::Receiver<Sections>) {
         let mut watches = self.watches();
         if let Some(watch) = watches.get(&key) {
             watch.browsers().push(Arc::downgrade(browser));
-            return Some((Arc::clone(watch), watch.sections.subscribe()));
-        }
-        if watches.len() >= MAX_WATCHES {
-            return None;
+            return (Arc::clone(watch), watch.sections.subscribe());
         }
         let (sender, sections) = watch::channel(Sections::default());
         let watch = Arc::new(Watch {
@@ -161,8 +159,9 @@ impl LivePages {
             browsers: Mutex::new(vec![Arc::downgrade(browser)]),
         });
         watches.insert(key, Arc::clone(&watch));
-        tokio::spawn(run(Arc::clone(&browser.web), Arc::clone(&watch)));
-        Some((watch, sections))
+        let app = Arc::clone(&browser.local.app);
+        tokio::spawn(run(app, Arc::clone(self), Arc::clone(&watch)));
+        (watch, sections)
     }
 
     /// Whether no tab shows the page any more. Then it is forgotten.
@@ -181,14 +180,14 @@ impl LivePages {
 }
 
 /// Looks at a page until no tab shows it.
-async fn run(web: Arc<Web>, watch: Arc<Watch>) {
-    let events = &web.app.events;
+async fn run(app: Arc<App>, pages: Arc<LivePages>, watch: Arc<Watch>) {
+    let events = &app.events;
     let mut head = events.listen();
     let mut position = events.head();
-    while !web.live.has_left(&watch) {
+    while !pages.has_left(&watch) {
         let began = Instant::now();
-        let listens = watch.look(&web).await;
-        let rest = rest_after(&web, began.elapsed(), watch.sections.receiver_count());
+        let listens = watch.look(&pages).await;
+        let rest = rest_after(&pages, began.elapsed(), watch.sections.receiver_count());
         watch.pause(rest).await;
         let due = Instant::now() + LOOK;
         while Instant::now() < due && !watch.sections.is_closed() {
@@ -203,8 +202,8 @@ async fn run(web: Arc<Web>, watch: Arc<Watch>) {
 }
 
 /// How long to rest after a look that took this long.
-fn rest_after(web: &Web, took: Duration, n_tabs: usize) -> Duration {
-    let n_watches = u32::try_from(web.live.watches().len()).unwrap_or(u32::MAX);
+fn rest_after(pages: &LivePages, took: Duration, n_tabs: usize) -> Duration {
+    let n_watches = u32::try_from(pages.watches().len()).unwrap_or(u32::MAX);
     let sending = SENDING.saturating_mul(u32::try_from(n_tabs).unwrap_or(u32::MAX));
     let cost = took.saturating_add(sending);
     cost.saturating_mul(SHARE)
@@ -252,7 +251,7 @@ impl Watch {
     }
 
     /// Makes the page again, and passes on what differs. Returns the events that change it.
-    async fn look(&self, web: &Web) -> Listens {
+    async fn look(&self, pages: &LivePages) -> Listens {
         loop {
             let newest = {
                 let mut browsers = self.browsers();
@@ -265,7 +264,7 @@ impl Watch {
             };
             match self.view(&browser).await {
                 Ok(Some(view)) => {
-                    self.keep(web, &view);
+                    self.keep(pages, &view);
                     return view.listens;
                 }
                 // The next look may succeed.
@@ -285,15 +284,15 @@ impl Watch {
     async fn view(&self, browser: &Browser) -> Result<Option<View>, Why> {
         let person = browser.person().await?;
         let (path, query) = self.key.url.split_once('?').unwrap_or((&self.key.url, ""));
-        let Some(visit) = visit(&person, path, query) else {
+        let Some(visit) = person.visit(path, query) else {
             return Ok(None);
         };
         Ok(page::show(&visit).await.ok())
     }
 
-    fn keep(&self, web: &Web, view: &View) {
-        let hashed = parts(view).into_iter().map(|(id, html)| {
-            let hash = web.live.hasher.hash_one(&html);
+    fn keep(&self, pages: &LivePages, view: &View) {
+        let hashed = parts(view).map(|(id, html)| {
+            let hash = pages.hasher.hash_one(&html);
             (id, hash, html)
         });
         let hashed: Vec<_> = hashed.collect();
@@ -366,6 +365,13 @@ impl Tab {
             }
         }
     }
+}
+
+/// The sections of a view.
+fn parts(view: &View) -> impl Iterator<Item = (&'static str, Bytes)> + '_ {
+    let bytes = |text: &str| Bytes::copy_from_slice(text.as_bytes());
+    let sections = view.sections.iter();
+    sections.map(move |section| (section.id, bytes(&section.content.0)))
 }
 
 impl Drop for Tab {

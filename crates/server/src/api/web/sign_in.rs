@@ -5,55 +5,16 @@ use access::certificate::Certificate;
 use api_client::Credentials;
 use domain::session::SessionKind;
 use engine::access::{SessionError, SignIn, end_session, find_session, open_link, open_session};
-use http::header::ORIGIN;
 use http::{Method, StatusCode};
-use store::StoreError;
 
-use super::calls::{Browser, stored};
-use super::forms::{self, Form};
-use super::{cookie, html, pairs, see_other, set_cookie};
+use super::calls::{Browser, Why};
+use super::cookie;
+use super::form::{self, Form, is_from_here};
+use super::reply::{html, pairs, see_other, set_cookie};
 use crate::api::read_body::RequestBody;
-use crate::api::request::text_header;
 use crate::api::request_head::RequestHead;
 use crate::api::response::Response;
-use crate::authentication::AuthenticationError;
-
-/// Why a person has to sign in.
-#[derive(Debug)]
-pub(super) enum Why {
-    Needed,
-    /// There was a session.
-    Ended,
-    /// Nothing is known about sessions at the moment.
-    Away(String),
-}
-
-impl From<StoreError> for Why {
-    fn from(problem: StoreError) -> Self {
-        Self::Away(problem.to_string())
-    }
-}
-
-impl From<SessionError> for Why {
-    fn from(problem: SessionError) -> Self {
-        match problem {
-            SessionError::NotFound | SessionError::Sealed(_) => Self::Ended,
-            SessionError::Store(problem) => problem.into(),
-        }
-    }
-}
-
-impl From<AuthenticationError> for Why {
-    fn from(problem: AuthenticationError) -> Self {
-        match problem {
-            AuthenticationError::Refused(_) => Self::Ended,
-            AuthenticationError::NotLookedUp
-            | AuthenticationError::NotExpanded(_)
-            | AuthenticationError::NoAnswer(_)
-            | AuthenticationError::Store(_) => Self::Away(problem.to_string()),
-        }
-    }
-}
+use crate::authentication::{AuthenticationError, stored};
 
 /// Asks a person to sign in, who then sees the page of this request.
 pub(super) async fn ask(browser: &Browser, head: &RequestHead, why: Why) -> Response {
@@ -68,7 +29,7 @@ pub(super) async fn ask(browser: &Browser, head: &RequestHead, why: Why) -> Resp
     let to = head.uri.path_and_query().map_or("/", |it| it.as_str());
     let mut response = html(
         StatusCode::UNAUTHORIZED,
-        page::sign_in(text, local(to), browser.web.app.config.page.anonymous),
+        page::sign_in(text, local(to), browser.local.app.config.page.anonymous),
     );
     if browser.secret.is_some() {
         forget(browser, &mut response);
@@ -87,7 +48,7 @@ pub(super) async fn answer(
     if !is_from_here(browser, head) {
         return refused("This form was sent by another site.");
     }
-    let form = match forms::read(browser, head, body).await {
+    let form = match form::read(browser, head, body).await {
         Ok(form) => form,
         Err(response) => return response,
     };
@@ -123,13 +84,13 @@ async fn show(browser: &Browser, head: &RequestHead) -> Response {
     };
     let link = value("link");
     if link.is_empty() {
-        let public = browser.web.app.config.page.anonymous;
+        let public = browser.local.app.config.page.anonymous;
         return html(
             StatusCode::OK,
             page::sign_in(None, local(&value("to")), public),
         );
     }
-    let app = &browser.web.app;
+    let app = &browser.local.app;
     let now = app.engine.clock.now();
     match find_session(&app.engine, &Secret::new(&*link), SessionKind::Link, now).await {
         Ok(found) => html(
@@ -148,7 +109,7 @@ const USED: &str = "This link was used, or is older than ten minutes. Make a new
     `fleetwright open`.";
 
 async fn by_link(browser: &Browser, link: &Secret) -> Result<Secret, Response> {
-    let app = &browser.web.app;
+    let app = &browser.local.app;
     let now = app.engine.clock.now();
     let sender = (
         browser.origin.address.to_string(),
@@ -179,7 +140,7 @@ async fn by_credentials(browser: &Browser, form: &Form) -> Result<Secret, Respon
         access_token: Secret::new(form.text("accessToken").trim()),
         extension,
     };
-    let app = &browser.web.app;
+    let app = &browser.local.app;
     let now = app.engine.clock.now();
     let caller = browser.origin.caller(app, &credentials, now).await;
     let client_id = match caller {
@@ -211,7 +172,7 @@ async fn by_credentials(browser: &Browser, form: &Form) -> Result<Secret, Respon
 
 /// The refusal of an address that tries too often.
 fn too_often(browser: &Browser) -> Option<Response> {
-    let app = &browser.web.app;
+    let app = &browser.local.app;
     let now = app.engine.clock.now();
     app.open_calls.take(browser.origin.address, now).err()?;
     let text = "Too many requests without credentials came from your address. Try again in a \
@@ -227,7 +188,7 @@ async fn sign_out(browser: &Browser, form: &Form) -> Response {
         if !person.made(form.text("token")) {
             return refused("This form is not from a page of your session.");
         }
-        let app = &browser.web.app;
+        let app = &browser.local.app;
         let ended = end_session(&app.engine, &signed_in.session, person.now()).await;
         if let Err(problem) = ended {
             tracing::warn!("cannot end a session: {problem}");
@@ -247,30 +208,6 @@ fn forget(browser: &Browser, response: &mut Response) {
 
 fn refused(text: &str) -> Response {
     html(StatusCode::FORBIDDEN, page::sign_in(Some(text), "/", false))
-}
-
-/// Whether a form was sent by a page of this site. Browsers say so in one of two headers.
-pub(super) fn is_from_here(browser: &Browser, head: &RequestHead) -> bool {
-    let header = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
-    if let Some(site) = header("sec-fetch-site") {
-        return site == "same-origin" || site == "none";
-    }
-    match text_header(&head.headers, ORIGIN) {
-        None => true,
-        Some(origin) => {
-            let scheme = match browser.origin.is_encrypted {
-                true => "https",
-                false => "http",
-            };
-            let host = &browser.origin.host;
-            let (with, without) = (
-                format!("{scheme}://{}:{}", host.name, host.port),
-                format!("{scheme}://{}", host.name),
-            );
-            let usual = if browser.origin.is_encrypted { 443 } else { 80 };
-            origin == with || host.port == usual && origin == without
-        }
-    }
 }
 
 /// A path of this site; the start page instead of anything else.

@@ -1,11 +1,11 @@
-//! Forms: what a person does, as calls of the API.
+//! Forms: read within limits, and only from pages of this site.
 
 use bytes::Bytes;
 use http::StatusCode;
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_TYPE, ORIGIN};
 
 use super::calls::Browser;
-use super::{html, pairs, see_other, sign_in, visit};
+use super::reply::pairs;
 use crate::api::error::ApiError;
 use crate::api::raw_body::RawBody;
 use crate::api::read_body::RequestBody;
@@ -18,7 +18,7 @@ const MAX_FORM_BYTES: u64 = 4 * 1024 * 1024;
 const FORM: &str = "application/x-www-form-urlencoded";
 
 /// The fields of a form.
-pub(super) struct Form(Vec<(String, String)>);
+pub(super) struct Form(pub(super) Vec<(String, String)>);
 
 impl Form {
     /// A field; empty if it is missing.
@@ -41,7 +41,7 @@ pub(super) async fn read(
             Bytes::new(),
         ));
     }
-    let app = &browser.web.app;
+    let app = &browser.local.app;
     let memory = app.body_budget.open(browser.origin.address);
     let raw = RawBody::new(body, None, &app.config.server, memory);
     let read = async { raw.limited(MAX_FORM_BYTES)?.whole().await };
@@ -56,39 +56,26 @@ fn wrong(problem: &ApiError) -> Response {
     with_status(problem.code.status(), Bytes::from(problem.message.clone()))
 }
 
-/// Does what the form asks for, and shows the page from which it came, or why it was refused.
-pub(super) async fn answer(
-    browser: &Browser,
-    head: &RequestHead,
-    body: impl RequestBody,
-) -> Response {
-    if !sign_in::is_from_here(browser, head) {
-        return with_status(StatusCode::FORBIDDEN, Bytes::new());
+/// Whether a form was sent by a page of this site. Browsers say so in one of two headers.
+pub(super) fn is_from_here(browser: &Browser, head: &RequestHead) -> bool {
+    let header = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
+    if let Some(site) = header("sec-fetch-site") {
+        return site == "same-origin" || site == "none";
     }
-    let form = match read(browser, head, body).await {
-        Ok(form) => form,
-        Err(response) => return response,
-    };
-    let person = match browser.person().await {
-        Ok(person) => person,
-        Err(why) => return sign_in::ask(browser, head, why).await,
-    };
-    if !person.made(form.text("token")) {
-        let text = "This form is not from a page of your session. Load the page again.";
-        return html(
-            StatusCode::FORBIDDEN,
-            page::refused(person.shown().as_ref(), text),
-        );
-    }
-    let path = head.uri.path();
-    let Some(visit) = visit(&person, path, head.uri.query().unwrap_or_default()) else {
-        return with_status(StatusCode::NOT_FOUND, Bytes::new());
-    };
-    match page::act(&visit, &form.0).await {
-        page::Done::To(path) => see_other(&path),
-        page::Done::Page(status, text) => {
-            let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
-            html(status, text)
+    match text_header(&head.headers, ORIGIN) {
+        None => true,
+        Some(origin) => {
+            let scheme = match browser.origin.is_encrypted {
+                true => "https",
+                false => "http",
+            };
+            let host = &browser.origin.host;
+            let (with, without) = (
+                format!("{scheme}://{}:{}", host.name, host.port),
+                format!("{scheme}://{}", host.name),
+            );
+            let usual = if browser.origin.is_encrypted { 443 } else { 80 };
+            origin == with || host.port == usual && origin == without
         }
     }
 }
