@@ -3,7 +3,7 @@
 use domain::session::Session;
 use domain::time::Timestamp;
 
-use crate::engine::{Result, Table, Tx, columns, statements};
+use crate::engine::{ALL_ROWS, Result, Table, Tx, columns, statements};
 
 columns! { session: Session {
     id: Key "session_id",
@@ -27,9 +27,9 @@ statements! { TABLE;
     DELETE_OF_CLIENT "session_delete_of_client" =
         "DELETE FROM sessions WHERE client_id = $1";
     DELETE_OLDER "session_delete_older" =
-        "DELETE FROM sessions WHERE client_id = $1 AND kind = $2 AND session_id NOT IN \
-         (SELECT session_id FROM sessions WHERE client_id = $1 AND kind = $2 \
-         ORDER BY last_used DESC, session_id LIMIT $3)";
+        "DELETE FROM sessions WHERE session_id IN (SELECT session_id FROM sessions \
+         WHERE client_id = $1 AND kind = $2 ORDER BY last_used DESC, session_id \
+         LIMIT $4 OFFSET $3)";
     DELETE_ENDED "session_delete_ended" =
         "DELETE FROM sessions WHERE session_id IN (SELECT session_id FROM sessions \
          WHERE expires < $1 ORDER BY expires LIMIT $2)";
@@ -45,7 +45,7 @@ pub fn get(tx: &mut Tx<'_>, id: &str) -> Result<Option<Session>> {
 pub fn insert(tx: &mut Tx<'_>, session: &Session, limit: u32) -> Result<()> {
     tx.insert(&INSERT, session)?;
     let (client, kind) = (session.client_id.as_str(), session.kind.as_str());
-    tx.run(&DELETE_OLDER, (client, kind, limit))?;
+    tx.run(&DELETE_OLDER, (client, kind, limit, ALL_ROWS))?;
     Ok(())
 }
 

@@ -11,11 +11,11 @@ use crate::engine::{ALL_ROWS, Result, Tx, statements};
 use crate::fleet::worker_counts::{StateGroup, collect};
 use crate::fleet::workers;
 
-// An empty text means no filter, since ids are never empty. Adding 0 keeps PostgreSQL from the
-// index on the times of all workers.
+// An empty text means no filter, since ids are never empty. The sum and the function keep
+// PostgreSQL from indexes over all pools: on times, and on workers that are not stopped.
 macro_rules! selected {
     () => {
-        "FROM workers WHERE worker_pool_id = $1 AND state <> 'stopped' AND created + 0 <= $2 \
+        "FROM workers WHERE worker_pool_id = $1 AND COALESCE(state, '') <> 'stopped' AND created + 0 <= $2 \
          AND ($3 = '' OR launch_config_id = $3) AND ($4 = '' OR provider_id = $4) \
          AND ($5 = '' OR worker_group = $5) "
     };

@@ -51,8 +51,8 @@ pub(super) struct LivePages {
     hasher: RandomState,
 }
 
-/// A page, and the client that sees it. Clients see what their scopes permit; temporary credentials of one client
-/// may have different scopes.
+/// A page, and the client that sees it. Temporary credentials of one client may have different
+/// scopes, and so see different parts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct WatchKey {
     client: Option<String>,
