@@ -55,7 +55,7 @@ CREATE TABLE sessions (
     expires BIGINT NOT NULL
 );
 
-CREATE INDEX sessions_of_client ON sessions (client_id, kind, last_used);
+CREATE INDEX sessions_of_client ON sessions (client_id, kind, last_used, session_id);
 CREATE INDEX sessions_ending ON sessions (expires);
 
 -- Pools, the ways to start their workers, the workers, and what went wrong.

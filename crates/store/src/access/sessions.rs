@@ -28,7 +28,7 @@ statements! { TABLE;
         "DELETE FROM sessions WHERE client_id = $1";
     DELETE_OLDER "session_delete_older" =
         "DELETE FROM sessions WHERE session_id IN (SELECT session_id FROM sessions \
-         WHERE client_id = $1 AND kind = $2 ORDER BY last_used DESC, session_id \
+         WHERE client_id = $1 AND kind = $2 ORDER BY last_used DESC, session_id DESC \
          LIMIT $4 OFFSET $3)";
     DELETE_ENDED "session_delete_ended" =
         "DELETE FROM sessions WHERE session_id IN (SELECT session_id FROM sessions \
