@@ -63,12 +63,15 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
 
 async fn list_states(limit: &Limit, session: &Session) -> Result<(), Failure> {
     let call = Call::get(FLEETWRIGHT, &["providers"]).to("list providers");
-    let document = match session.client.pages(&call, PROVIDERS, limit.limit).await {
+    let mut document = match session.client.call(&call).await {
         Err(failure) if matches!(failure.exit, Exit::NotFound | Exit::NotAllowed) => {
             return session.list(&list(), PROVIDERS, NAMES, limit).await;
         }
         read => read?,
     };
+    if let (Some(limit), Some(rows)) = (limit.limit, document[PROVIDERS].as_array_mut()) {
+        rows.truncate(limit);
+    }
     session.described_rows(document, PROVIDERS, LIST, describe);
     Ok(())
 }

@@ -80,7 +80,7 @@ fn the_status_and_series_of_a_new_server_are_answers() {
     server.ok(&[&["pool", "create", "demo/linux"][..], &owner].concat());
     let ran = server.run(&["status"]);
     assert!(ran.code == 0 || ran.out.contains(" ill"), "{}", ran.out);
-    assert!(ran.out.contains("\nPools 1: "), "{}", ran.out);
+    assert!(ran.out.contains("\nPools 2: "), "{}", ran.out);
     let status = server.run(&["status", "--json"]).out;
     assert!(status.contains("\"isWell\""), "{status}");
     // Either the first minute is recorded already, or the day is a gap.

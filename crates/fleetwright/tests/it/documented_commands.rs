@@ -68,6 +68,11 @@ const BLOCKS: &[(&str, &str, Way)] = &[
         "fleetwright demo",
         Way::Skip("is run by the tests of the demo"),
     ),
+    (
+        "docs/history.md",
+        "fleetwright status ",
+        Way::Skip("is run by a test of a new server"),
+    ),
     ("docs/events.md", "fleetwright event tail", Way::Run(events)),
     (
         "docs/waiting.md",

@@ -29,7 +29,7 @@ statements! { TABLE;
     DELETE_OLDER "session_delete_older" =
         "DELETE FROM sessions WHERE session_id IN (SELECT session_id FROM sessions \
          WHERE client_id = $1 AND kind = $2 ORDER BY last_used DESC, session_id DESC \
-         LIMIT $4 OFFSET $3)";
+         LIMIT $3 OFFSET $4)";
     DELETE_ENDED "session_delete_ended" =
         "DELETE FROM sessions WHERE session_id IN (SELECT session_id FROM sessions \
          WHERE expires < $1 ORDER BY expires LIMIT $2)";
@@ -45,7 +45,7 @@ pub fn get(tx: &mut Tx<'_>, id: &str) -> Result<Option<Session>> {
 pub fn insert(tx: &mut Tx<'_>, session: &Session, limit: u32) -> Result<()> {
     tx.insert(&INSERT, session)?;
     let (client, kind) = (session.client_id.as_str(), session.kind.as_str());
-    tx.run(&DELETE_OLDER, (client, kind, limit, ALL_ROWS))?;
+    tx.run(&DELETE_OLDER, (client, kind, ALL_ROWS, limit))?;
     Ok(())
 }
 
