@@ -105,6 +105,8 @@ pub(crate) async fn run(arguments: Arguments, root_url: Option<String>) -> Resul
             is_private,
         };
         let has_role = first.role;
+        // Not the folder itself: its lock ends with it.
+        let (folder, owner_file) = (data.path().to_owned(), data.owner_file());
         tokio::spawn(async move {
             let done = match owner {
                 Ok(owner) => begin(first, &owner).await,
@@ -114,7 +116,7 @@ pub(crate) async fn run(arguments: Arguments, root_url: Option<String>) -> Resul
                 output::failure(&failure);
                 root_url.clone()
             });
-            output::out(&welcome(&root_url, &link, &data, has_role));
+            output::out(&welcome(&root_url, &link, (&folder, &owner_file), has_role));
         });
     };
     let stop_signal = stop_signal()?;
@@ -356,7 +358,7 @@ pub(super) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-fn welcome(root_url: &str, link: &str, data: &DataFolder, has_role: bool) -> String {
+fn welcome(root_url: &str, link: &str, (folder, owner): (&Path, &Path), has_role: bool) -> String {
     let program = program_name();
     let anonymous = if has_role {
         format!(
@@ -367,7 +369,6 @@ fn welcome(root_url: &str, link: &str, data: &DataFolder, has_role: bool) -> Str
     } else {
         String::new()
     };
-    let owner = data.owner_file();
     format!(
         "\
 fleetwright is ready at {root_url}
@@ -384,7 +385,7 @@ Try, in another terminal:
   {program} explain pool {FIRST_POOL}
 
 Ctrl-C stops the server; a second Ctrl-C stops it at once.",
-        data.path().display(),
+        folder.display(),
         owner.display(),
         quoted(&owner.display().to_string()),
     )
