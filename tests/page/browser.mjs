@@ -14,7 +14,8 @@ import { chromium } from "playwright-core";
 
 const PROGRAM = process.env.CHROMIUM ?? "/usr/bin/chromium";
 const BINARY = process.env.FLEETWRIGHT_BINARY ?? "target/debug/fleetwright";
-const READY = "fleetwright is ready at ";
+const READY = /^fleetwright(?: demo)? is ready at (.+)$/;
+const LINK = /^ {2}pages +(\S+)$/;
 const TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
 // No test depends on the speed of the machine: this only ends one that hangs.
 const HANGS_MS = 300_000;
@@ -123,13 +124,13 @@ export async function freePort() {
 }
 
 /**
- * Starts the program as `fleetwright up`, with a folder of its own and a free port, and waits until it is
+ * Starts the program as `fleetwright up`, or with another command, with a folder of its own and a free port, and waits until it is
  * ready. `args` are further arguments, `folder` is that of a server that was stopped with `keep`.
  */
-export async function startServer(args = [], { folder, port, environment = {} } = {}) {
+export async function startServer(args = [], { folder, port, environment = {}, command = "up" } = {}) {
   const data = folder ?? (await mkdtemp(join(tmpdir(), "fleetwright-page-")));
   const listen = `127.0.0.1:${port ?? (await freePort())}`;
-  const child = spawn(BINARY, ["up", "--data", data, "--listen", listen, ...args], {
+  const child = spawn(BINARY, [command, "--data", data, "--listen", listen, ...args], {
     env: { ...process.env, ...environment },
     stdio: ["ignore", "pipe", "pipe"],
   });
@@ -138,7 +139,10 @@ export async function startServer(args = [], { folder, port, environment = {} } 
     for (const stream of [child.stdout, child.stderr]) {
       createInterface({ input: stream }).on("line", (line) => {
         lines.push(line);
-        if (line.startsWith(READY)) resolve(line.slice(READY.length).trim());
+        // The link to the pages comes after the line that says so.
+        const link = LINK.exec(line)?.[1];
+        const url = lines.map((said) => READY.exec(said)?.[1]).find(Boolean);
+        if (link && url) resolve({ url: url.trim(), link });
       });
     }
     child.on("error", reject);
@@ -153,7 +157,7 @@ export async function startServer(args = [], { folder, port, environment = {} } 
     if (!keep) await rm(data, { recursive: true, force: true });
   };
   try {
-    return { url: await ready, folder: data, lines, stop };
+    return { ...(await ready), folder: data, lines, stop };
   } catch (error) {
     await stop();
     throw error;

@@ -69,6 +69,11 @@ const BLOCKS: &[(&str, &str, Way)] = &[
         Way::Skip("is run by the tests of the demo"),
     ),
     (
+        "docs/page.md",
+        "fleetwright open ",
+        Way::Skip("opens a browser; tests of the pages use the link"),
+    ),
+    (
         "docs/history.md",
         "fleetwright status ",
         Way::Skip("is run by a test of a new server"),

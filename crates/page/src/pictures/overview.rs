@@ -18,7 +18,7 @@ use crate::words::{ago, count, count_cell, money};
 /// Pools of a page; as many have spark lines.
 const PAGE: u32 = 50;
 /// The problems that the page shows; the command shows all.
-const PROBLEMS: usize = 12;
+const PROBLEMS: usize = 8;
 const SPARK_MS: i64 = 6 * HOUR_MS;
 const SPARK_PARTS: u32 = 36;
 
@@ -149,10 +149,12 @@ fn problems(visit: &Visit<'_>, status: &Value) -> Markup {
                             (about(problem))
                             (problem.text("reason"))
                             @if !problem.text("words").is_empty() { " " q { (problem.text("words")) } }
+                            @if !problem.text("next").is_empty() { span .cz { (problem.text("next")) } }
                         }
-                        @if !problem.text("next").is_empty() { span .cz { (problem.text("next")) } }
-                        @if problem.moment("since").is_some() {
-                            span .t { "since " (ago(problem.moment("since"), visit.now)) }
+                        span .t {
+                            @if problem.moment("since").is_some() {
+                                "since " (ago(problem.moment("since"), visit.now))
+                            }
                         }
                         @if !problem.text("action").is_empty() {
                             details { summary { "what to do" } code { (problem.text("action")) } }

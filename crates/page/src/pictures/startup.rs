@@ -34,9 +34,9 @@ pub(super) async fn show(visit: &Visit<'_>) -> Shown {
             (empty("No machine started in this time."))
         } @else {
             h2 { "By place, nine of ten within" }
-            (map(reply.list("places"), |it| format!("{} {}", it.text("providerId"), it.text("region"))))
+            (map("Start of machines by place", reply.list("places"), |it| format!("{} {}", it.text("providerId"), it.text("region"))))
             h2 { "By launch config, nine of ten within" }
-            (map(reply.list("launchConfigs"), |it| {
+            (map("Start of machines by launch config", reply.list("launchConfigs"), |it| {
                 format!("{} of {}", it.text("launchConfigId"), it.text("workerPoolId"))
             }))
         }
@@ -58,7 +58,7 @@ fn sentence(reply: &Value) -> String {
     )
 }
 
-fn map(rows: &[Value], name: impl Fn(&Value) -> String) -> Markup {
+fn map(title: &str, rows: &[Value], name: impl Fn(&Value) -> String) -> Markup {
     let named: Vec<(String, Vec<Option<f64>>)> = rows
         .iter()
         .map(|row| {
@@ -82,7 +82,7 @@ fn map(rows: &[Value], name: impl Fn(&Value) -> String) -> Markup {
         .collect();
     html! {
         (HeatMap {
-            title: "Start of machines, nine of ten within",
+            title,
             unit: Unit::Duration,
             row_head: "Where",
             columns: &PHASES.map(|(_, text)| text),
