@@ -47,6 +47,7 @@ const CALLS: &[(&str, &str, Service, &str)] = &[
     ("override", "remove", WorkerManager, "removeOverride"),
     ("task", "status", Queue, "status"),
     ("task", "cancel", Queue, "cancelTask"),
+    ("task", "rerun", Queue, "rerunTask"),
     ("provider", "list", Fleetwright, "listProviderStates"),
     ("process", "list", Fleetwright, "listProcesses"),
     ("client", "list", Auth, "listClients"),

@@ -39,9 +39,28 @@ pub(crate) enum Verb {
         any_host: bool,
     },
     Cancel(Confirmed<Name>),
+    Rerun(Name),
+    /// Change the priority of a task that is not resolved
+    Priority {
+        #[command(flatten)]
+        name: Name,
+        /// The new priority
+        #[arg(value_name = "PRIORITY", value_parser = PRIORITIES)]
+        priority: String,
+    },
     /// List the pending and running tasks of a pool, or all tasks of a group
     List(ListArguments),
 }
+
+const PRIORITIES: [&str; 7] = [
+    "highest",
+    "very-high",
+    "high",
+    "medium",
+    "low",
+    "very-low",
+    "lowest",
+];
 
 #[derive(Args, Debug)]
 pub(crate) struct Name {
@@ -118,6 +137,16 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
             ..
         } => log(&name.task, run, any_host, session).await,
         Verb::Cancel(Confirmed { name, consent }) => cancel(&name.task, &consent, session).await,
+        Verb::Rerun(name) => {
+            let call = Call::order(QUEUE, &["task", &name.task, "rerun"]);
+            change(call, &name.task, "rerun", session).await
+        }
+        Verb::Priority { name, priority } => {
+            let body = json!({"newPriority": priority});
+            let call = Call::post(QUEUE, &["task", &name.task, "priority"], body);
+            let effect = format!("give priority {priority} to");
+            change(call, &name.task, &effect, session).await
+        }
         Verb::List(ListArguments {
             pool: Some(pool),
             limit,
@@ -180,6 +209,17 @@ async fn log(
     };
     let mut reading = log::Reading::of(task, run, any_host);
     reading.print(false, session).await
+}
+
+/// Sends a call that changes a task, and prints the state that the task has then.
+async fn change(call: Call, task: &str, effect: &str, session: &Session) -> Result<(), Failure> {
+    let call = call
+        .to(format!("{effect} task {task}"))
+        .list_command(LIST_COMMAND);
+    let reply = session.client.call(&call).await?;
+    let state = reply["status"]["state"].as_str().unwrap_or_default();
+    session.done(&reply, &format!("task {task} is {state}"));
+    Ok(())
 }
 
 async fn cancel(task: &str, consent: &Consent, session: &Session) -> Result<(), Failure> {

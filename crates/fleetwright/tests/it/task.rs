@@ -250,6 +250,12 @@ fn pending_tasks_are_listed_and_can_be_cancelled() {
             .unwrap()
             .is_empty()
     );
+    let again = server.ok(&["task", "rerun", &id]);
+    assert_eq!(again, format!("task {id} is pending\n"));
+    server.ok(&["task", "priority", &id, "high"]);
+    let status = server.json(&["task", "status", &id]);
+    assert_eq!(status["priority"], "high");
+    assert_eq!(server.run(&["task", "priority", &id, "urgent"]).code, 2);
 }
 
 #[test]
