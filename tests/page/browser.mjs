@@ -18,7 +18,7 @@ const READY = /^fleetwright(?: demo)? is ready at (.+)$/;
 const LINK = /^ {2}pages +(\S+)$/;
 const TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
 // No test depends on the speed of the machine: this only ends one that hangs.
-const HANGS_MS = 300_000;
+export const HANGS_MS = 300_000;
 const TYPES = { ".html": "text/html", ".css": "text/css", ".js": "text/javascript" };
 
 let launched;
@@ -148,6 +148,17 @@ export async function startServer(args = [], { folder, port, environment = {}, c
     child.on("error", reject);
     child.on("exit", (code) => reject(new Error(`ended with ${code}:\n${lines.join("\n")}`)));
   });
+  /** Runs a client command with the owner's credentials. */
+  const run = async (command) => {
+    const script = '. "$0" && exec "$@"';
+    const ran = spawn("sh", ["-c", script, join(data, "owner.env"), BINARY, ...command], {
+      stdio: ["ignore", "ignore", "pipe"],
+    });
+    const said = [];
+    ran.stderr.on("data", (text) => said.push(text));
+    const [code] = await once(ran, "close");
+    if (code !== 0) throw new Error(`${command.join(" ")} ended with ${code}: ${said.join("")}`);
+  };
   const stop = async ({ keep = false } = {}) => {
     if (child.exitCode === null && child.signalCode === null) {
       const ended = once(child, "exit");
@@ -157,7 +168,7 @@ export async function startServer(args = [], { folder, port, environment = {}, c
     if (!keep) await rm(data, { recursive: true, force: true });
   };
   try {
-    return { ...(await ready), folder: data, lines, stop };
+    return { ...(await ready), folder: data, lines, run, stop };
   } catch (error) {
     await stop();
     throw error;

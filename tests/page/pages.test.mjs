@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
-import { axe, browser, closeAll, sidewaysScroll, startServer } from "./browser.mjs";
+import { HANGS_MS, axe, browser, closeAll, freePort, sidewaysScroll, startServer } from "./browser.mjs";
 
 const PAGES = [
   "/",
@@ -28,9 +28,16 @@ const LOOKS = [
 let demo;
 let state;
 
+/** A browser without cookies of others. It waits as long as a busy machine needs. */
+async function fresh(options = {}) {
+  const context = await (await browser()).newContext(options);
+  context.setDefaultTimeout(HANGS_MS);
+  return context;
+}
+
 /** A page of a signed-in browser, which notes errors of scripts and of the policy. */
 async function look(options = {}) {
-  const context = await (await browser()).newContext({ storageState: state, ...options });
+  const context = await fresh({ storageState: state, ...options });
   const page = await context.newPage();
   page.problems = [];
   page.on("pageerror", (error) => page.problems.push(String(error)));
@@ -42,7 +49,7 @@ async function look(options = {}) {
 
 before(async () => {
   demo = await startServer([], { command: "demo" });
-  const context = await (await browser()).newContext();
+  const context = await fresh();
   const page = await context.newPage();
   await page.goto(demo.link);
   await page.click("main button");
@@ -57,7 +64,7 @@ after(async () => {
 });
 
 test("a link signs in once", async () => {
-  const context = await (await browser()).newContext();
+  const context = await fresh();
   const page = await context.newPage();
   const answer = await page.goto(demo.link);
   assert.equal(answer.status(), 403);
@@ -117,4 +124,48 @@ test("keys lead to pages, and a sign-out ends the session", async () => {
   const answer = await page.goto(`${demo.url}/`);
   assert.equal(answer.status(), 401);
   await page.context().close();
+});
+
+test("an open page says that the server is away, and goes on when it is back", async () => {
+  const port = await freePort();
+  const first = await startServer([], { port });
+  const context = await fresh();
+  const page = await context.newPage();
+  await page.goto(first.link);
+  await page.click("main button");
+  const stream = page.locator("#stream");
+  await stream.filter({ hasText: /^live$/ }).waitFor();
+  await page.fill("input[type=search]", "default");
+  await first.stop({ keep: true });
+  await stream.filter({ hasText: "not live" }).waitFor();
+  const second = await startServer([], { port, folder: first.folder });
+  await stream.filter({ hasText: /^live$/ }).waitFor();
+  assert.equal(await page.inputValue("input[type=search]"), "default");
+  await context.close();
+  await second.stop();
+});
+
+test("a task's worker comes and goes on an open page, and evil names stay texts", async () => {
+  const evil = "<img src=x onerror=alert(1)>";
+  const server = await startServer();
+  const context = await fresh();
+  const page = await context.newPage();
+  page.on("dialog", () => assert.fail("a script of a task's name ran"));
+  await page.goto(server.link);
+  await page.click("main button");
+  await page.goto(`${server.url}/pools/local/default`);
+  const log = `printf '%s\\n' '${evil}'`;
+  await server.run(["task", "create", "--pool", "local/default", "--name", evil, "--", "sh", "-c", log]);
+  await page.locator("#configs td", { hasText: /^1$/ }).first().waitFor();
+  await page.goto(`${server.url}/workers`);
+  const worker = page.locator("tbody th a").first();
+  await worker.waitFor();
+  await worker.click();
+  await page.locator("h2", { hasText: "Its life" }).waitFor();
+  await page.locator("#runs th a").first().click();
+  await page.locator("#log pre", { hasText: evil }).waitFor();
+  assert.equal(await page.textContent("h1"), evil);
+  assert.equal(await page.locator("main img").count(), 0);
+  await context.close();
+  await server.stop();
 });
