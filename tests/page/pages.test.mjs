@@ -166,6 +166,10 @@ test("a task's worker comes and goes on an open page, and evil names stay texts"
   await page.locator("#log pre", { hasText: evil }).waitFor();
   assert.equal(await page.textContent("h1"), evil);
   assert.equal(await page.locator("main img").count(), 0);
+  // Workers outlive their server, so this one ends first.
+  await page.goto(`${server.url}/workers`);
+  await server.run(["worker", "end", "--pool", "local/default", "--reason", "over", "--yes"]);
+  await page.locator("text=No worker fits").waitFor();
   await context.close();
   await server.stop();
 });
