@@ -100,10 +100,10 @@ test("a pause shows on an open page, and is in the audit log with its reason", a
   await watching.goto(`${demo.url}/providers`);
   const acting = await look();
   await acting.goto(`${demo.url}/pools/proj-build/linux-large`);
-  await acting.click("button[popovertarget=set-override]");
-  await acting.fill("#set-override [name=reason]", "a look at it");
-  assert.match(await acting.textContent("#set-override .cmd"), /--reason 'a look at it'/);
-  await acting.click("#set-override button.go");
+  await acting.click("button[popovertarget=pause]");
+  await acting.fill("#pause [name=reason]", "a look at it");
+  assert.match(await acting.textContent("#pause .cmd"), /--reason 'a look at it'/);
+  await acting.click("#pause button.go");
   await acting.waitForURL(/linux-large/);
   // The open page changes by itself.
   await watching.locator("text=a look at it").first().waitFor();

@@ -1,6 +1,5 @@
 //! Forms: their fields, their answers, and their refusals.
 
-use api_client::Call;
 use maud::html;
 
 use crate::api::Refusal;
@@ -17,11 +16,12 @@ pub enum Done {
 }
 
 /// The fields of a form.
-pub(crate) struct Fields<'a>(pub(crate) &'a [(String, String)]);
+pub struct Fields(pub Vec<(String, String)>);
 
-impl Fields<'_> {
+impl Fields {
     /// A field without spaces around it; empty if it is missing.
-    pub(crate) fn text(&self, name: &str) -> &str {
+    #[must_use]
+    pub fn text(&self, name: &str) -> &str {
         let found = self.0.iter().find(|(known, _)| known == name);
         found.map_or("", |(_, value)| value.trim())
     }
@@ -31,17 +31,6 @@ impl Fields<'_> {
         let named = self.0.iter().filter(move |(known, _)| known == name);
         named.map(|(_, value)| value.as_str())
     }
-}
-
-/// Sends the calls in their order, until one is refused.
-pub(crate) async fn send(
-    visit: &Visit<'_>,
-    calls: impl IntoIterator<Item = Call>,
-) -> Result<(), Refusal> {
-    for call in calls {
-        visit.api.call(call).await?;
-    }
-    Ok(())
 }
 
 pub(crate) fn unknown() -> Refusal {
@@ -67,14 +56,15 @@ pub(crate) fn refused(visit: &Visit<'_>, refusal: &Refusal, to: &str) -> Done {
         @for line in parts::first_lines(&refusal.message) {
             p .err role="alert" { (line) }
         }
-        p { a href=(back(to)) { "Back" } }
+        p { a href=(local_path(to)) { "Back" } }
     };
     let text = frame::plain("Not done", visit.person.as_ref(), &content);
     Done::Page(refusal.status, text)
 }
 
-/// A path of this site.
-pub(crate) fn back(to: &str) -> &str {
+/// A path of this site; the start page instead of anything else.
+#[must_use]
+pub fn local_path(to: &str) -> &str {
     let is_local = to.starts_with('/') && !to.starts_with("//") && !to.contains(['\\', '\r', '\n']);
     if is_local { to } else { "/" }
 }

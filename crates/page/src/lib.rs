@@ -19,7 +19,7 @@ mod words;
 
 pub use actions::act;
 pub use api::{Api, Refusal};
-pub use form::Done;
+pub use form::{Done, Fields, local_path};
 pub use frame::document;
 pub use pictures::show;
 pub use sign_in::{away, confirm_link, sign_in};
@@ -35,7 +35,6 @@ pub fn problem(person: Option<&Person>, problem: &Problem) -> String {
             person,
             "Nothing is at this address. It may have been deleted, or you may not see it.",
         ),
-        Problem::Wrong(text) => refused(person, text),
         Problem::Refused(refusal) => refused(person, &refusal.message),
     }
 }

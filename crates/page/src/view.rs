@@ -13,8 +13,6 @@ pub struct Visit<'a> {
     pub query: Vec<(String, String)>,
     pub now: Timestamp,
     pub person: Option<Person>,
-    /// Where clients reach the server.
-    pub root_url: &'a str,
 }
 
 /// The person who looks.
@@ -79,8 +77,6 @@ pub enum Part {
 pub enum Problem {
     NotFound,
     Refused(Refusal),
-    /// A parameter of the address is wrong.
-    Wrong(String),
 }
 
 impl From<Refusal> for Problem {

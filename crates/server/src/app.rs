@@ -7,7 +7,7 @@ use domain::time::Timestamp;
 use engine::Engine;
 use images::LiveBuilds;
 
-use crate::authentication::Authenticator;
+use crate::authentication::{Authenticator, Holders};
 use crate::config::Config;
 use crate::events::EventStream;
 use crate::fleet_status::LastStatus;
@@ -50,4 +50,15 @@ pub struct App {
     pub tree: SharedTree,
     /// The builds that run in this process.
     pub live_builds: LiveBuilds,
+}
+
+impl App {
+    /// The parts that tell who holds credentials.
+    pub fn holders(&self) -> Holders<'_> {
+        Holders {
+            authenticator: &*self.authenticator,
+            engine: &self.engine,
+            failed: &self.failed_authentications,
+        }
+    }
 }

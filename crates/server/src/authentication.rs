@@ -14,7 +14,7 @@ use domain::time::Timestamp;
 use store::StoreError;
 
 pub use embedded::EmbeddedAuthenticator;
-pub use held::{holder, restored, sign, stored};
+pub use held::{Holders, given, holder, restored, sign, stored};
 pub use remote::RemoteAuthenticator;
 
 /// Why a request was not authenticated, or its scopes not expanded.

@@ -42,7 +42,7 @@ pub(crate) struct Clouds {
 }
 
 impl Clouds {
-    /// The clouds of the scene with so many machines at most, at the time of the oldest act.
+    /// The clouds of the scene at the time of the oldest act, with a maximum of machines for all.
     pub(crate) fn new(
         scene: &Scene,
         keyring: Arc<Keyring>,

@@ -233,7 +233,7 @@ impl Range {
     }
 }
 
-/// The moment so many hours before another.
+/// The moment that is some hours before another.
 pub(super) fn before(now: Timestamp, hours: f64) -> Timestamp {
     now.plus_millis(-whole(hours * HOUR_MS as f64))
 }

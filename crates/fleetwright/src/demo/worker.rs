@@ -17,13 +17,13 @@ use super::site::Site;
 use crate::machine;
 
 const RETRY: Duration = Duration::from_secs(2);
-/// A worker that cannot register or work gives up after so many failures in a row.
+/// The number of failures in a row after which a worker stops trying to register or work.
 const MAX_FAILURES: u32 = 20;
 /// A server holds a claim for 20 s when there is no work.
 const CLAIM_LIMIT: Duration = Duration::from_secs(45);
 /// A task of other people runs this long.
 const USUAL_SECONDS: u64 = 3;
-/// A log has so many steps at least, and no two steps are further apart than this.
+/// The least number of steps of a log, and the longest time between two steps.
 const LEAST_STEPS: u64 = 4;
 const LONGEST_STEP_SECONDS: u64 = 5;
 

@@ -5,15 +5,14 @@ use domain::time::{DAY_MS, HOUR_MS, MINUTE_MS, Timestamp};
 use serde_json::json;
 
 use crate::api::Refusal;
-use crate::form::{Fields, send, unknown, wrong};
+use crate::form::{Fields, unknown, wrong};
 use crate::json::Json as _;
 use crate::view::Visit;
 
-pub(super) async fn act(
-    visit: &Visit<'_>,
-    action: &str,
-    fields: &Fields<'_>,
-) -> Result<(), Refusal> {
+/// Each page of an end passes at least one worker.
+const MAX_PAGES: u32 = 100_000;
+
+pub(super) async fn act(visit: &Visit<'_>, action: &str, fields: &Fields) -> Result<(), Refusal> {
     let pool = fields.text("pool");
     let launch_config = fields.text("launchConfig");
     match action {
@@ -23,40 +22,61 @@ pub(super) async fn act(
                 "reason": fields.text("reason"),
             });
             let path = ["launch-config", pool, launch_config, "pause"];
-            send(visit, [Call::post(WORKER_MANAGER, &path, &body)]).await
+            visit
+                .api
+                .call(Call::post(WORKER_MANAGER, &path, &body))
+                .await
+                .map(drop)
         }
         "resume" => {
             let path = ["launch-config", pool, launch_config, "resume"];
-            send(visit, [Call::post(WORKER_MANAGER, &path, &json!({}))]).await
+            visit
+                .api
+                .call(Call::post(WORKER_MANAGER, &path, &json!({})))
+                .await
+                .map(drop)
         }
         "override" => set_override(visit, fields).await,
         "remove-override" => {
             let path = ["override", fields.text("override")];
-            send(visit, [Call::new(Method::DELETE, WORKER_MANAGER, &path)]).await
+            visit
+                .api
+                .call(Call::new(Method::DELETE, WORKER_MANAGER, &path))
+                .await
+                .map(drop)
         }
-        "end-selected" => {
-            let body = json!({
-                "reason": fields.text("reason"),
-                "drain": fields.text("drain") == "yes",
-                // Workers that are made later stay.
-                "createdBefore": visit.now.to_string(),
-            });
-            let call = Call::post(WORKER_MANAGER, &["selected-workers", "end"], &body);
-            let call = ["workerPoolId", "launchConfigId", "providerId", "region"]
-                .into_iter()
-                .fold(call, |call, name| {
-                    let value = fields.text(name);
-                    call.query(name, (!value.is_empty()).then_some(value))
-                });
-            send(visit, [call]).await
-        }
+        "end-selected" => end_selected(visit, fields).await,
         "quarantine" | "release" | "drain" | "end" => workers(visit, action, fields).await,
         _ => Err(unknown()),
     }
 }
 
+/// Ends all workers of a selection, page by page. Workers that are made meanwhile stay.
+async fn end_selected(visit: &Visit<'_>, fields: &Fields) -> Result<(), Refusal> {
+    let body = json!({
+        "reason": fields.text("reason"),
+        "drain": fields.text("drain") == "yes",
+        "createdBefore": visit.now.to_string(),
+    });
+    let mut token = String::new();
+    for _ in 0..MAX_PAGES {
+        let call = Call::post(WORKER_MANAGER, &["selected-workers", "end"], &body)
+            .query("workerPoolId", Some(fields.text("workerPoolId")))
+            .query(
+                "continuationToken",
+                Some(&token).filter(|token| !token.is_empty()),
+            );
+        let reply = visit.api.call(call).await?;
+        reply.text("continuationToken").clone_into(&mut token);
+        if token.is_empty() {
+            return Ok(());
+        }
+    }
+    Err(wrong("Some workers were not reached. Do it again."))
+}
+
 /// Does the same to each worker of the form.
-async fn workers(visit: &Visit<'_>, action: &str, fields: &Fields<'_>) -> Result<(), Refusal> {
+async fn workers(visit: &Visit<'_>, action: &str, fields: &Fields) -> Result<(), Refusal> {
     let mut chosen = Vec::new();
     for worker in fields.all("worker") {
         // A pool id has one slash, and groups and ids of workers have none.
@@ -103,7 +123,7 @@ async fn workers(visit: &Visit<'_>, action: &str, fields: &Fields<'_>) -> Result
     }
 }
 
-async fn set_override(visit: &Visit<'_>, fields: &Fields<'_>) -> Result<(), Refusal> {
+async fn set_override(visit: &Visit<'_>, fields: &Fields) -> Result<(), Refusal> {
     let mut body = json!({
         "reason": fields.text("reason"),
         "until": end(visit, fields)?.to_string(),
@@ -119,11 +139,15 @@ async fn set_override(visit: &Visit<'_>, fields: &Fields<'_>) -> Result<(), Refu
         }
     }
     let path = ["override", fields.text("override")];
-    send(visit, [Call::put(WORKER_MANAGER, &path, &body)]).await
+    visit
+        .api
+        .call(Call::put(WORKER_MANAGER, &path, &body))
+        .await
+        .map(drop)
 }
 
 /// When something ends: a time, or a duration from now such as `2h`.
-fn end(visit: &Visit<'_>, fields: &Fields<'_>) -> Result<Timestamp, Refusal> {
+fn end(visit: &Visit<'_>, fields: &Fields) -> Result<Timestamp, Refusal> {
     let text = fields.text("until");
     if let Ok(moment) = text.parse() {
         return Ok(moment);

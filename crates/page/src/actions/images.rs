@@ -4,14 +4,10 @@ use api_client::{Call, FLEETWRIGHT};
 use serde_json::json;
 
 use crate::api::Refusal;
-use crate::form::{Fields, send, unknown};
+use crate::form::{Fields, unknown};
 use crate::view::Visit;
 
-pub(super) async fn act(
-    visit: &Visit<'_>,
-    action: &str,
-    fields: &Fields<'_>,
-) -> Result<(), Refusal> {
+pub(super) async fn act(visit: &Visit<'_>, action: &str, fields: &Fields) -> Result<(), Refusal> {
     let (image, build) = (fields.text("image"), fields.text("build"));
     let reason = match fields.text("reason") {
         "" => json!({}),
@@ -19,10 +15,12 @@ pub(super) async fn act(
     };
     let (path, body): (Vec<&str>, _) = match action {
         "build" | "pause" | "resume" => (vec!["image", image, action], reason),
-        "promote" | "pin" | "unpin" | "cancel" | "delete" => {
-            (vec!["image", image, "builds", build, action], reason)
-        }
+        "promote" | "pin" | "unpin" => (vec!["image", image, "builds", build, action], reason),
         _ => return Err(unknown()),
     };
-    send(visit, [Call::post(FLEETWRIGHT, &path, &body)]).await
+    visit
+        .api
+        .call(Call::post(FLEETWRIGHT, &path, &body))
+        .await
+        .map(drop)
 }

@@ -9,7 +9,7 @@ use crate::links;
 use crate::pictures::rules;
 use crate::view::Visit;
 
-pub(super) async fn act(visit: &Visit<'_>, action: &str, fields: &Fields<'_>) -> Done {
+pub(super) async fn act(visit: &Visit<'_>, action: &str, fields: &Fields) -> Done {
     let id = fields.text("configuration");
     let page = links::to("rules", &[id]);
     let outcome = match action {
@@ -32,7 +32,7 @@ pub(super) async fn act(visit: &Visit<'_>, action: &str, fields: &Fields<'_>) ->
 }
 
 /// Shows what an edit would change, or saves it. The editor keeps its text either way.
-async fn edit(visit: &Visit<'_>, saves: bool, fields: &Fields<'_>) -> Done {
+async fn edit(visit: &Visit<'_>, saves: bool, fields: &Fields) -> Done {
     let id = fields.text("configuration");
     let text = fields.text("text");
     let document: Value = match serde_json::from_str(text) {

@@ -167,7 +167,7 @@ impl TimeRange {
         }
     }
 
-    /// The first days of months, of every so many months.
+    /// The first day of every month, or of each second, third or later one.
     fn month_ticks(self, rough: i64) -> Vec<(i64, String)> {
         let months = [1, 2, 3, 6, 12, 24, 60, 120, 600, 1_200, 6_000, 12_000];
         let step = months

@@ -32,6 +32,7 @@ pub(super) async fn show(visit: &Visit<'_>) -> Shown {
                 1 => { (mark(true)) "1 launch config is not used." },
                 _ => { (mark(true)) (n_ill) " launch configs are not used." },
             }
+            @if !reply.text("continuationToken").is_empty() || !after.is_empty() { " On this page." }
         }
         div .filter {
             (choices(visit, "state", "Which launch configs", &[("", "All"), ("ill", "Ill")]))

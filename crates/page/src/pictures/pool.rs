@@ -61,7 +61,7 @@ fn state(
         p .crumb { a href="/" { "Pools" } }
         div .hd {
             h1 { (id) }
-            div .r { (override_action(visit, id)) (end_action(visit, id)) }
+            div .r { (override_actions(visit, id)) (end_action(visit, id)) }
         }
         @if let Some(reason) = reason.filter(|text| !text.is_empty()) {
             p .lede { (reason) }
@@ -286,25 +286,35 @@ fn settings(pool: &Value) -> Markup {
     }
 }
 
-fn override_action(visit: &Visit<'_>, id: &str) -> Markup {
+fn override_actions(visit: &Visit<'_>, id: &str) -> Markup {
     let name = format!("page-{}", id.replace('/', "-"));
-    Action {
-        needs: Call::put(WORKER_MANAGER, &["override", &name], &Value::Null),
-        id: "set-override",
-        name: "Pause or limit",
-        says: "No new workers are launched, or fewer, until the end. Workers that run stay.",
-        path: "fleet/override",
-        hidden: &[("pool", id), ("override", &name)],
-        fields: html! {
-            (field("Reason", "reason", "", true))
-            (field("Until", "until", "2h", true))
-            (field("Maximum", "maximum", "", false))
-        },
-        command: &format!(
-            "fleetwright override set {name} --pool {id} --pause --until {{until}} --reason {{reason}}"
-        ),
+    let action = |word: &str, says: &str, fields: Markup, option: &str| {
+        Action {
+            needs: Call::put(WORKER_MANAGER, &["override", &name], &Value::Null),
+            id: &word.to_lowercase(),
+            name: word,
+            says,
+            path: "fleet/override",
+            hidden: &[("pool", id), ("override", &name)],
+            fields: html! {
+                (fields)
+                (field("Reason", "reason", "", true))
+                (field("Until", "until", "2h", true))
+            },
+            command: &format!(
+                "fleetwright override set {name} --pool {id} {option} --until {{until}} \
+                 --reason {{reason}}"
+            ),
+        }
+        .show(visit)
+    };
+    let maximum = field("Maximum", "maximum", "", true);
+    html! {
+        (action("Pause", "No new workers are launched until the end. Workers that run stay.",
+            html! {}, "--pause"))
+        (action("Limit", "There are fewer workers until the end. Workers that run stay.",
+            maximum, "--max-capacity {maximum}"))
     }
-    .show(visit)
 }
 
 fn end_action(visit: &Visit<'_>, id: &str) -> Markup {

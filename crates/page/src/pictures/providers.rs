@@ -1,6 +1,6 @@
 //! Providers: whether they work, what they permit, and the processes of this deployment.
 
-use api_client::{Call, FLEETWRIGHT, WORKER_MANAGER};
+use api_client::{Call, FLEETWRIGHT, Method, WORKER_MANAGER};
 use futures_util::future::join_all;
 use maud::{Markup, html};
 use serde_json::Value;
@@ -9,7 +9,7 @@ use super::pool::price;
 use crate::api::Refusal;
 use crate::charts::{Gauge, Unit};
 use crate::json::Json as _;
-use crate::parts::{empty, heads, mark, table};
+use crate::parts::{Action, empty, heads, mark, table};
 use crate::view::{Part, Problem, Shown, View, Visit};
 use crate::words::{ago, count, count_cell, percent};
 
@@ -124,8 +124,9 @@ fn overrides_of(visit: &Visit<'_>, overrides: &Result<Value, Refusal>) -> Markup
         Ok(overrides) => overrides.list("overrides"),
         Err(refusal) => return super::pool::refused("Overrides", refusal),
     };
+    let overrides: Vec<&Value> = overrides.iter().filter(|it| it.is("inForce")).collect();
     let rows = html! {
-        @for it in overrides {
+        @for it in &overrides {
             tr {
                 th scope="row" { (it.text("overrideId")) }
                 td { (it.text("workerPoolId")) " " (it.text("launchConfigId")) (it.text("workerConfigurationId"))
@@ -136,10 +137,11 @@ fn overrides_of(visit: &Visit<'_>, overrides: &Result<Value, Refusal>) -> Markup
                 td { (ago(it.moment("until"), visit.now)) }
                 td .cz { (it.text("owner")) }
                 td .wrap { (it.text("reason")) }
+                td { (remove(visit, it.text("overrideId"))) }
             }
         }
     };
-    let head = heads(&["Override", "Of", "Effect", "Ends", "By", "Reason"]);
+    let head = heads(&["Override", "Of", "Effect", "Ends", "By", "Reason", "Action"]);
     html! {
         h2 { "Overrides in force" }
         @if overrides.is_empty() {
@@ -148,6 +150,20 @@ fn overrides_of(visit: &Visit<'_>, overrides: &Result<Value, Refusal>) -> Markup
             (table("Overrides", &head, &rows))
         }
     }
+}
+
+fn remove(visit: &Visit<'_>, id: &str) -> Markup {
+    Action {
+        needs: Call::new(Method::DELETE, WORKER_MANAGER, &["override", id]),
+        id: &format!("remove-{id}"),
+        name: "Remove",
+        says: "It ends now.",
+        path: "fleet/remove-override",
+        hidden: &[("override", id)],
+        fields: html! {},
+        command: &format!("fleetwright override remove {id}"),
+    }
+    .show(visit)
 }
 
 fn processes_of(visit: &Visit<'_>, processes: &Result<Value, Refusal>) -> Markup {

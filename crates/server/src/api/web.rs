@@ -104,7 +104,6 @@ async fn show(browser: &Browser, head: &RequestHead) -> Response {
 fn problem(person: &PersonApi, problem: &Problem) -> Response {
     let status = match problem {
         Problem::NotFound => StatusCode::NOT_FOUND,
-        Problem::Wrong(_) => StatusCode::BAD_REQUEST,
         Problem::Refused(refusal) => {
             StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::BAD_GATEWAY)
         }

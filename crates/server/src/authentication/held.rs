@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 
 use access::Secret;
-use access::hawk::{RequestLine, payload_hash, sign_header};
+use access::certificate::Certificate;
+use access::hawk::{RequestLine, extension, payload_hash, sign_header};
 use api_client::Credentials;
 use domain::time::Timestamp;
 use engine::Engine;
@@ -12,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::{AuthenticationError, Authenticator, Caller, RequestToAuthenticate};
 use crate::hosts::Host;
+use crate::limits::OpenCalls;
 
 /// The `Authorization` header of a request to this host.
 pub fn sign(
@@ -42,16 +44,25 @@ pub fn sign(
     )
 }
 
+/// The parts that tell who holds credentials.
+#[derive(Clone, Copy)]
+pub struct Holders<'a> {
+    pub authenticator: &'a dyn Authenticator,
+    pub engine: &'a Engine,
+    /// An address that fails too often learns of known clients only.
+    pub failed: &'a OpenCalls,
+}
+
 /// The client of these credentials, and its scopes.
 pub async fn holder(
-    (authenticator, engine): (&dyn Authenticator, &Engine),
+    parts: Holders<'_>,
     credentials: &Credentials,
-    host: &Host,
-    address: IpAddr,
+    (host, address): (&Host, IpAddr),
     now: Timestamp,
 ) -> Result<Caller, AuthenticationError> {
     let nothing = api_client::Body::Nothing;
-    let authorization = sign(engine, credentials, host, (&Method::GET, "/"), &nothing);
+    let line = (&Method::GET, "/");
+    let authorization = sign(parts.engine, credentials, host, line, &nothing);
     let request = RequestToAuthenticate {
         method: Method::GET.as_str().to_owned(),
         resource: "/".to_owned(),
@@ -59,10 +70,37 @@ pub async fn holder(
         port: host.port,
         authorization: Some(authorization),
         source_ip: address.to_string(),
-        may_look_up: true,
+        may_look_up: !parts.failed.is_exhausted(address, now),
         ..RequestToAuthenticate::default()
     };
-    authenticator.authenticate(&request, now).await
+    let held = parts.authenticator.authenticate(&request, now).await;
+    if let Err(AuthenticationError::Refused(_)) = &held {
+        let is_limited = parts.failed.take(address, now).is_err();
+        if is_limited {
+            return Err(AuthenticationError::NotLookedUp);
+        }
+    }
+    held
+}
+
+/// Credentials as a person writes them.
+pub fn given(
+    client_id: &str,
+    access_token: &str,
+    certificate: &str,
+) -> Result<Credentials, serde_json::Error> {
+    let extension = match certificate.trim() {
+        "" => None,
+        text => {
+            let certificate: Certificate = serde_json::from_str(text)?;
+            extension(Some(&certificate), None)
+        }
+    };
+    Ok(Credentials {
+        client_id: client_id.trim().to_owned(),
+        access_token: Secret::new(access_token.trim()),
+        extension,
+    })
 }
 
 /// The form in which a session keeps credentials.

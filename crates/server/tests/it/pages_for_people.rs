@@ -1,6 +1,8 @@
 //! The pages for people: sign-in, sessions, forms, and what they show to whom.
 
+use bytes::Buf as _;
 use domain::time::{DAY_MS, HOUR_MS};
+use http_body_util::BodyExt as _;
 use serde_json::json;
 use testing::sizes_around;
 
@@ -379,4 +381,50 @@ async fn texts_that_others_write_are_shown_as_text() {
     }
     let page = browser.get(&world, "/pools/demo/linux").await.text;
     assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
+}
+
+/// The HTML of the sections that an open page is sent first.
+async fn first_sections(browser: &Browser, world: &World, path: &str) -> String {
+    let ask = browser.ask(world.get(&format!("root:/live-page?at={path}")));
+    let mut body = ask.open().await.into_body();
+    let mut text = String::new();
+    while !text.contains("event: change") {
+        let frame = body.frame().await.unwrap().unwrap();
+        let mut chunk = frame.into_data().unwrap();
+        let bytes = chunk.copy_to_bytes(chunk.remaining());
+        text.push_str(std::str::from_utf8(&bytes).unwrap());
+    }
+    text
+}
+
+#[tokio::test]
+async fn an_open_page_keeps_the_token_of_its_own_session() {
+    let world = world().await;
+    make_pool(&world).await;
+    let first = Browser::of(&world, &world.root()).await;
+    let second = Browser::of(&world, &world.root()).await;
+    let path = "%2Fpools%2Fdemo%2Flinux";
+    let sent = [
+        first_sections(&first, &world, path).await,
+        first_sections(&second, &world, path).await,
+    ];
+    let tokens = [first.token(&world).await, second.token(&world).await];
+    for (own, other) in [(0, 1), (1, 0)] {
+        assert!(sent[own].contains(&tokens[own]));
+        assert!(!sent[own].contains(&tokens[other]));
+    }
+}
+
+#[tokio::test]
+async fn an_open_page_learns_that_its_session_has_ended() {
+    let world = world().await;
+    let gone = Browser {
+        cookie: "fleetwright-80=unknown".to_owned(),
+        ..Browser::new()
+    };
+    let said = gone.get(&world, "/live-page?at=%2F").await;
+    assert_eq!(
+        (said.status, said.text.as_str()),
+        (200, "event: end\ndata: {}\n\n")
+    );
 }

@@ -4,7 +4,7 @@ use domain::id::PoolId;
 use domain::series::{FleetCounts, FleetLevels, Period, Point, SeriesKey, Values};
 use domain::time::Timestamp;
 
-use crate::engine::{ALL_ROWS, Result, Table, Tx, from_row, statements};
+use crate::engine::{ALL_ROWS, Result, Table, Tx, from_row, statements, to_json};
 
 static TABLE: Table = Table::unlisted("points", 3);
 
@@ -18,6 +18,28 @@ macro_rules! values {
          COALESCE(p.most_waiting, p.waiting, 0), COALESCE(p.most_requested, p.requested, 0), \
          COALESCE(p.most_booting, p.booting, 0), COALESCE(p.most_idle, p.idle, 0), \
          COALESCE(p.most_busy, p.busy, 0), COALESCE(p.most_leaving, p.leaving, 0)"
+    };
+}
+
+/// Of these pools, from points of this span, until a time; at most a number of rows.
+macro_rules! parts {
+    ($pools:literal, $span:literal, $until:literal, $limit:literal) => {
+        // A point is looked up by its key: the times of one series are not beside each other.
+        concat!(
+            "SELECT n.worker_pool_id, (t.since - $1) / $2, \
+             CAST(MAX(COALESCE(p.most_waiting, p.waiting)) AS BIGINT), \
+             CAST(MAX(COALESCE(p.most_capacity, \
+             p.requested + p.booting + p.idle + p.busy + p.leaving)) AS BIGINT) \
+             FROM series AS n CROSS JOIN series_times AS t CROSS JOIN points AS p WHERE ",
+            $pools,
+            " AND n.launch_config_id = '' AND t.span = ",
+            $span,
+            " AND t.since >= $1 AND t.since < ",
+            $until,
+            " AND p.span = t.span AND p.since = t.since AND p.series = n.series \
+             GROUP BY 1, 2 ORDER BY 1, 2 LIMIT ",
+            $limit
+        )
     };
 }
 
@@ -38,17 +60,11 @@ statements! { TABLE;
     POOLS "series_pools" =
         "SELECT worker_pool_id FROM worker_pools WHERE worker_pool_id > $1 \
          ORDER BY worker_pool_id LIMIT $2";
-    // A point is looked up by its key: the times of one series are not beside each other.
-    PARTS "series_parts" =
-        "SELECT n.worker_pool_id, (t.since - $1) / $2, \
-         CAST(MAX(COALESCE(p.most_waiting, p.waiting)) AS BIGINT), \
-         CAST(MAX(COALESCE(p.most_capacity, \
-         p.requested + p.booting + p.idle + p.busy + p.leaving)) AS BIGINT) \
-         FROM series AS n CROSS JOIN series_times AS t CROSS JOIN points AS p \
-         WHERE n.worker_pool_id >= $3 AND n.worker_pool_id <= $4 AND n.launch_config_id = '' \
-         AND t.span = $5 AND t.since >= $1 AND t.since < $6 \
-         AND p.span = t.span AND p.since = t.since AND p.series = n.series \
-         GROUP BY 1, 2 ORDER BY 1, 2 LIMIT $7";
+    PARTS "series_parts" = parts!("n.worker_pool_id >= $3 AND n.worker_pool_id <= $4",
+        "$5", "$6", "$7");
+    PARTS_OF_NAMED "series_parts_of_named" = parts!(
+        "n.worker_pool_id IN (SELECT member.value ->> 0 FROM json_each($3) AS member)",
+        "$4", "$5", "$6");
 }
 
 from_row! { FleetLevels { waiting, requested, booting, idle, busy, leaving } }
@@ -118,5 +134,16 @@ pub fn parts(
     tx.rows(
         &PARTS,
         (time, first, last, parts.span_ms, parts.until, ALL_ROWS),
+    )
+}
+
+/// The parts of these pools. Parts at zero are left out.
+pub fn parts_of_named(tx: &mut Tx<'_>, pools: &[PoolId], parts: &Parts) -> Result<Vec<PoolPart>> {
+    tx.plan_for_values()?;
+    let names: Vec<[&str; 1]> = pools.iter().map(|id| [id.as_str()]).collect();
+    let values = (parts.from, parts.part_ms, to_json(&names));
+    tx.rows(
+        &PARTS_OF_NAMED,
+        (values, parts.span_ms, parts.until, ALL_ROWS),
     )
 }

@@ -193,10 +193,7 @@ pub(super) async fn of_pools(call: Call) -> Result<Reply, ApiError> {
     let read = call.scan("series_parts", move |tx| {
         let recorded = store::series_points::recorded_parts(tx, &parts)?;
         if let Some(pools) = named {
-            let mut values = Vec::new();
-            for id in &pools {
-                values.extend(store::series_points::parts(tx, (id, id), &parts)?);
-            }
+            let values = store::series_points::parts_of_named(tx, &pools, &parts)?;
             return Ok((pools, recorded, values));
         }
         let pools = store::series_points::pools(tx, after.as_ref(), limit)?;

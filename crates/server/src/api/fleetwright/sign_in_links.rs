@@ -1,8 +1,5 @@
 //! Links that sign a browser in once.
 
-use access::Secret;
-use access::certificate::Certificate;
-use api_client::Credentials;
 use domain::session::SessionKind;
 use engine::access::{SignIn, open_session};
 use serde_json::json;
@@ -10,24 +7,22 @@ use serde_json::json;
 use crate::api::call::Call;
 use crate::api::error::ApiError;
 use crate::api::reply::Reply;
-use crate::authentication::{holder, stored};
+use crate::authentication::{given, holder, stored};
 use crate::hosts::Host;
 
 pub(super) async fn create(call: Call) -> Result<Reply, ApiError> {
-    let credentials = given(&call)?;
+    let text = |name: &str| call.body[name].as_str().unwrap_or_default();
+    let certificate = call.body.get("certificate").map(ToString::to_string);
+    let certificate = certificate.unwrap_or_default();
+    let credentials = given(text("clientId"), text("accessToken"), &certificate)
+        .map_err(|problem| ApiError::input(format!("`certificate`: {problem}")))?;
     let host = Host {
         name: call.auth_request.host.clone(),
         port: call.auth_request.port,
     };
     let app = &call.app;
-    let caller = holder(
-        (&*app.authenticator, &app.engine),
-        &credentials,
-        &host,
-        call.address,
-        call.now,
-    )
-    .await?;
+    let sender = (&host, call.address);
+    let caller = holder(app.holders(), &credentials, sender, call.now).await?;
     let Some(client_id) = caller.client_id else {
         return Err(ApiError::input("The credentials name no client"));
     };
@@ -47,21 +42,4 @@ pub(super) async fn create(call: Call) -> Result<Reply, ApiError> {
         "expires": SessionKind::Link.expires(call.now).to_string(),
     });
     Reply::json(&reply)
-}
-
-fn given(call: &Call) -> Result<Credentials, ApiError> {
-    let text = |name: &str| call.body[name].as_str().unwrap_or_default().to_owned();
-    let extension = match call.body.get("certificate") {
-        None => None,
-        Some(certificate) => {
-            let certificate: Certificate = serde_json::from_value(certificate.clone())
-                .map_err(|problem| ApiError::input(format!("`certificate`: {problem}")))?;
-            access::hawk::extension(Some(&certificate), None)
-        }
-    };
-    Ok(Credentials {
-        client_id: text("clientId"),
-        access_token: Secret::new(text("accessToken")),
-        extension,
-    })
 }

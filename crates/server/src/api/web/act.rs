@@ -39,7 +39,7 @@ pub(super) async fn answer(
     let Some(visit) = person.visit(path, head.uri.query().unwrap_or_default()) else {
         return with_status(StatusCode::NOT_FOUND, Bytes::new());
     };
-    match page::act(&visit, &form.0).await {
+    match page::act(&visit, &form).await {
         page::Done::To(path) => see_other(&path),
         page::Done::Page(status, text) => {
             let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);

@@ -80,9 +80,8 @@ pub(super) struct PersonApi {
 }
 
 /// A person with a session.
-#[derive(Clone)]
-pub(super) struct SignedIn {
-    pub(super) session: Session,
+struct SignedIn {
+    session: Session,
     credentials: Credentials,
     form_token: Secret,
 }
@@ -180,18 +179,6 @@ impl Browser {
     }
 }
 
-impl SignedIn {
-    /// The client, and the certificate of temporary credentials: they decide the rights.
-    pub(super) fn identity(&self) -> (String, String) {
-        let credentials = &self.credentials;
-        let certificate = credentials.extension.clone();
-        (
-            self.session.client_id.clone(),
-            certificate.unwrap_or_default(),
-        )
-    }
-}
-
 impl Origin {
     fn of(app: &App, head: &RequestHead) -> Self {
         let kept = OF_SENDER.into_iter().flat_map(|name| {
@@ -219,8 +206,7 @@ impl Origin {
         credentials: &Credentials,
         now: Timestamp,
     ) -> Result<Caller, AuthenticationError> {
-        let parts = (&*app.authenticator, &*app.engine);
-        holder(parts, credentials, &self.host, self.address, now).await
+        holder(app.holders(), credentials, (&self.host, self.address), now).await
     }
 }
 
@@ -238,7 +224,6 @@ impl PersonApi {
             query: pairs(query)?,
             now: self.now(),
             person: self.shown(),
-            root_url: self.root_url(),
         })
     }
 
@@ -246,16 +231,12 @@ impl PersonApi {
         self.local.app.engine.clock.now()
     }
 
-    pub(super) fn root_url(&self) -> &str {
-        &self.local.app.engine.root_url
-    }
-
     pub(super) fn is_anonymous(&self) -> bool {
         self.signed_in.is_none()
     }
 
-    pub(super) fn signed_in(&self) -> Option<&SignedIn> {
-        self.signed_in.as_ref()
+    pub(super) fn session(&self) -> Option<&Session> {
+        self.signed_in.as_ref().map(|signed_in| &signed_in.session)
     }
 
     /// The person as the page shows it.

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, ORIGIN};
+use page::Fields;
 
 use super::calls::Browser;
 use super::reply::pairs;
@@ -17,23 +18,12 @@ use crate::api::response::{Response, with_status};
 const MAX_FORM_BYTES: u64 = 4 * 1024 * 1024;
 const FORM: &str = "application/x-www-form-urlencoded";
 
-/// The fields of a form.
-pub(super) struct Form(pub(super) Vec<(String, String)>);
-
-impl Form {
-    /// A field; empty if it is missing.
-    pub(super) fn text(&self, name: &str) -> &str {
-        let found = self.0.iter().find(|(known, _)| known == name);
-        found.map_or("", |(_, value)| value.as_str())
-    }
-}
-
 /// Reads a form. An error is the response to it.
 pub(super) async fn read(
     browser: &Browser,
     head: &RequestHead,
     body: impl RequestBody,
-) -> Result<Form, Response> {
+) -> Result<Fields, Response> {
     let given = text_header(&head.headers, CONTENT_TYPE).unwrap_or_default();
     if given.split(';').next() != Some(FORM) {
         return Err(with_status(
@@ -48,7 +38,7 @@ pub(super) async fn read(
     let text = read.await.map_err(|problem| wrong(&problem))?;
     let fields = std::str::from_utf8(&text).ok().and_then(pairs);
     fields
-        .map(Form)
+        .map(Fields)
         .ok_or_else(|| with_status(StatusCode::BAD_REQUEST, Bytes::new()))
 }
 

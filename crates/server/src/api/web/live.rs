@@ -1,26 +1,26 @@
 //! Open pages: their sections are made again when something changes, and sent if they differ.
 //!
-//! All tabs that show one page to one client share one *watch*, so that many open tabs cost little
+//! All tabs of a session that show one page share one *watch*, so that many open tabs cost little
 //! more than one. A watch waits for events about its page, and looks every ten seconds at what has
 //! no events. After each look it rests as long as all watches together need to stay below a
 //! twentieth of a core.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::stream;
-use http::HeaderValue;
-use http::StatusCode;
+use futures_util::stream::{self, Stream};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, StatusCode};
 use page::{Listens, View, assets};
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::calls::{Browser, SignedIn, Why};
+use super::calls::{Browser, Why};
 use super::reply::pairs;
 use crate::api::body::Body;
 use crate::api::request_head::RequestHead;
@@ -51,17 +51,16 @@ pub(super) struct LivePages {
     hasher: RandomState,
 }
 
-/// A page, and the client that sees it. Temporary credentials of one client may have different
-/// scopes, and so see different parts.
+/// A page, and the session that sees it: its forms have the token of the session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct WatchKey {
-    client: Option<String>,
-    credentials: String,
+    /// `None`: without a sign-in.
+    session: Option<String>,
     /// Path and query.
     url: String,
 }
 
-/// One page as one client sees it.
+/// One page as one session sees it.
 struct Watch {
     key: WatchKey,
     /// The sections, by id, with the number of the look that changed them last.
@@ -102,17 +101,14 @@ pub(super) async fn listen(
     let Some((_, url)) = at.filter(|(_, url)| url.starts_with('/')) else {
         return with_status(StatusCode::BAD_REQUEST, Bytes::new());
     };
-    let credentials = match browser.person().await {
-        Ok(person) => person.signed_in().map(SignedIn::identity),
-        Err(Why::Needed | Why::Ended) => {
-            return with_status(StatusCode::UNAUTHORIZED, Bytes::new());
-        }
+    let session = match browser.person().await {
+        Ok(person) => person.session().map(|session| session.id.clone()),
+        // The page is loaded again, and asks for a sign-in.
+        Err(Why::Needed | Why::Ended) => return events(stream::iter([Ok(end())])),
         Err(Why::Away(_)) => return with_status(StatusCode::SERVICE_UNAVAILABLE, Bytes::new()),
     };
-    let (client, credentials) = credentials.unzip();
     let key = WatchKey {
-        client,
-        credentials: credentials.unwrap_or_default(),
+        session,
         url: url.clone(),
     };
     let browser = Arc::new(browser.again());
@@ -131,6 +127,11 @@ pub(super) async fn listen(
         let next = tab.next().await?;
         Some((Ok(next), tab))
     });
+    events(frames)
+}
+
+/// A response of server-sent events.
+fn events(frames: impl Stream<Item = io::Result<Bytes>> + Send + 'static) -> Response {
     let mut response = http::Response::new(Body::stream(Box::pin(frames), None));
     let headers = response.headers_mut();
     let events = HeaderValue::from_static("text/event-stream");
@@ -361,7 +362,7 @@ impl Tab {
             Ok(_) | Err(Why::Away(_)) => message("beat", &json!({})),
             Err(Why::Needed | Why::Ended) => {
                 self.is_over = true;
-                message("end", &json!({}))
+                end()
             }
         }
     }
@@ -380,6 +381,11 @@ impl Drop for Tab {
         let is_other = |other: &Weak<Browser>| !std::ptr::eq(other.as_ptr(), ours);
         self.watch.browsers().retain(is_other);
     }
+}
+
+/// The session has ended.
+fn end() -> Bytes {
+    message("end", &json!({}))
 }
 
 fn message(event: &str, data: &serde_json::Value) -> Bytes {

@@ -1,20 +1,19 @@
 //! Sign-in and sign-out: by client id and access token, or by a link that works once.
 
 use access::Secret;
-use access::certificate::Certificate;
-use api_client::Credentials;
 use domain::session::SessionKind;
 use engine::access::{SessionError, SignIn, end_session, find_session, open_link, open_session};
 use http::{Method, StatusCode};
+use page::Fields;
 
 use super::calls::{Browser, Why};
 use super::cookie;
-use super::form::{self, Form, is_from_here};
+use super::form::{self, is_from_here};
 use super::reply::{html, pairs, see_other, set_cookie};
 use crate::api::read_body::RequestBody;
 use crate::api::request_head::RequestHead;
 use crate::api::response::Response;
-use crate::authentication::{AuthenticationError, stored};
+use crate::authentication::{AuthenticationError, given, stored};
 
 /// Asks a person to sign in, who then sees the page of this request.
 pub(super) async fn ask(browser: &Browser, head: &RequestHead, why: Why) -> Response {
@@ -55,8 +54,10 @@ pub(super) async fn answer(
     if head.uri.path() == "/sign-out" {
         return sign_out(browser, &form).await;
     }
-    if let Some(refusal) = too_often(browser) {
-        return refusal;
+    let app = &browser.local.app;
+    let now = app.engine.clock.now();
+    if app.open_calls.take(browser.origin.address, now).is_err() {
+        return too_often();
     }
     let opened = match form.text("link") {
         "" => by_credentials(browser, &form).await,
@@ -125,27 +126,17 @@ async fn by_link(browser: &Browser, link: &Secret) -> Result<Secret, Response> {
     })
 }
 
-async fn by_credentials(browser: &Browser, form: &Form) -> Result<Secret, Response> {
-    let certificate = form.text("certificate").trim();
-    let extension = match certificate {
-        "" => None,
-        text => {
-            let certificate: Certificate = serde_json::from_str(text)
-                .map_err(|_| refused("The certificate is not one of temporary credentials."))?;
-            access::hawk::extension(Some(&certificate), None)
-        }
-    };
-    let credentials = Credentials {
-        client_id: form.text("clientId").trim().to_owned(),
-        access_token: Secret::new(form.text("accessToken").trim()),
-        extension,
-    };
+async fn by_credentials(browser: &Browser, form: &Fields) -> Result<Secret, Response> {
+    let texts = ["clientId", "accessToken", "certificate"].map(|name| form.text(name));
+    let credentials = given(texts[0], texts[1], texts[2])
+        .map_err(|_| refused("The certificate is not one of temporary credentials."))?;
     let app = &browser.local.app;
     let now = app.engine.clock.now();
     let caller = browser.origin.caller(app, &credentials, now).await;
     let client_id = match caller {
         Ok(caller) => caller.client_id,
         Err(AuthenticationError::Refused(_)) => None,
+        Err(AuthenticationError::NotLookedUp) => return Err(too_often()),
         Err(problem) => {
             tracing::warn!("cannot check credentials: {problem}");
             return Err(html(StatusCode::SERVICE_UNAVAILABLE, page::away()));
@@ -171,25 +162,22 @@ async fn by_credentials(browser: &Browser, form: &Form) -> Result<Secret, Respon
 }
 
 /// The refusal of an address that tries too often.
-fn too_often(browser: &Browser) -> Option<Response> {
-    let app = &browser.local.app;
-    let now = app.engine.clock.now();
-    app.open_calls.take(browser.origin.address, now).err()?;
-    let text = "Too many requests without credentials came from your address. Try again in a \
-        minute.";
+fn too_often() -> Response {
+    let text = "Too many requests without valid credentials came from your address. Try again in \
+        a minute.";
     let page = page::sign_in(Some(text), "/", false);
-    Some(html(StatusCode::TOO_MANY_REQUESTS, page))
+    html(StatusCode::TOO_MANY_REQUESTS, page)
 }
 
-async fn sign_out(browser: &Browser, form: &Form) -> Response {
+async fn sign_out(browser: &Browser, form: &Fields) -> Response {
     if let Ok(person) = browser.person().await
-        && let Some(signed_in) = person.signed_in()
+        && let Some(session) = person.session()
     {
         if !person.made(form.text("token")) {
             return refused("This form is not from a page of your session.");
         }
         let app = &browser.local.app;
-        let ended = end_session(&app.engine, &signed_in.session, person.now()).await;
+        let ended = end_session(&app.engine, session, person.now()).await;
         if let Err(problem) = ended {
             tracing::warn!("cannot end a session: {problem}");
             return html(StatusCode::SERVICE_UNAVAILABLE, page::away());
@@ -210,13 +198,12 @@ fn refused(text: &str) -> Response {
     html(StatusCode::FORBIDDEN, page::sign_in(Some(text), "/", false))
 }
 
-/// A path of this site; the start page instead of anything else.
+/// The page after a sign-in: a path of this site, and not the sign-in itself.
 fn local(path: &str) -> &str {
-    let is_local = path.starts_with('/')
-        && !path.starts_with("//")
-        && !path.contains(['\\', '\r', '\n'])
-        && !path.starts_with("/sign-");
-    if is_local { path } else { "/" }
+    match page::local_path(path) {
+        sign if sign.starts_with("/sign-") => "/",
+        path => path,
+    }
 }
 
 #[cfg(test)]
