@@ -112,24 +112,13 @@ export async function serveFolder(folder) {
   };
 }
 
-/** A port that was free a moment ago. */
-export async function freePort() {
-  const server = createServer();
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address();
-  server.close();
-  await once(server, "close");
-  return port;
-}
-
 /**
  * Starts the program as `fleetwright up`, or with another command, with a folder of its own and a free port, and waits until it is
  * ready. `args` are further arguments, `folder` is that of a server that was stopped with `keep`.
  */
 export async function startServer(args = [], { folder, port, environment = {}, command = "up" } = {}) {
   const data = folder ?? (await mkdtemp(join(tmpdir(), "fleetwright-page-")));
-  const listen = `127.0.0.1:${port ?? (await freePort())}`;
+  const listen = `127.0.0.1:${port ?? 0}`;
   const child = spawn(BINARY, [command, "--data", data, "--listen", listen, ...args], {
     env: { ...process.env, ...environment },
     stdio: ["ignore", "pipe", "pipe"],

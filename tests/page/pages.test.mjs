@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
-import { HANGS_MS, axe, browser, closeAll, freePort, sidewaysScroll, startServer } from "./browser.mjs";
+import { HANGS_MS, axe, browser, closeAll, sidewaysScroll, startServer } from "./browser.mjs";
 
 const PAGES = [
   "/",
@@ -127,8 +127,8 @@ test("keys lead to pages, and a sign-out ends the session", async () => {
 });
 
 test("an open page says that the server is away, and goes on when it is back", async () => {
-  const port = await freePort();
-  const first = await startServer([], { port });
+  const first = await startServer();
+  const { port } = new URL(first.url);
   const context = await fresh();
   const page = await context.newPage();
   await page.goto(first.link);

@@ -38,6 +38,7 @@ pub enum ProblemKind {
     EventsLate,
     SeriesLate,
     ClockWrong,
+    QueueSilent,
     UnknownQueue,
     ProviderOutOfService,
     ProviderRefuses,
@@ -66,6 +67,7 @@ names! {
     EventsLate = "events-late",
     SeriesLate = "series-late",
     ClockWrong = "clock-wrong",
+    QueueSilent = "queue-silent",
     UnknownQueue = "unknown-queue",
     ProviderOutOfService = "provider-out-of-service",
     ProviderRefuses = "provider-refuses",
@@ -94,7 +96,8 @@ impl ProblemKind {
         match self {
             Self::BudgetSpent | Self::BudgetNear => Some("worker-manager:list-budgets"),
             Self::RelaySilent => Some("worker-manager:list-relays"),
-            Self::OverrideEnds => Some("worker-manager:list-overrides"),
+            // A pause is an override, with the words of a person.
+            Self::OverrideEnds | Self::LaunchConfigPaused => Some("worker-manager:list-overrides"),
             Self::ImageBuildFailed
             | Self::ImageUploadFailed
             | Self::ImageRolledBack
@@ -105,13 +108,13 @@ impl ProblemKind {
             | Self::EventsLate
             | Self::SeriesLate
             | Self::ClockWrong
+            | Self::QueueSilent
             | Self::UnknownQueue
             | Self::ProviderOutOfService
             | Self::ProviderRefuses
             | Self::ProviderThrottled
             | Self::TasksWait
             | Self::LaunchConfigShutOff
-            | Self::LaunchConfigPaused
             | Self::ErrorsNew
             | Self::ErrorsRising
             | Self::WorkersQuarantined => None,

@@ -47,6 +47,11 @@ pub async fn record_at(engine: &Engine, now: Timestamp) -> store::Result<Recorde
         return Ok(Recorded::default());
     }
     let pools = PoolFacts::read(engine, now).await?;
+    if let Some(problem) = &pools.silence {
+        tracing::warn!(error = %problem, "the series lack a minute, because the outside queue does \
+            not say how much waits: {problem}");
+        return Ok(Recorded::default());
+    }
     let read = engine.store.survey("series_read", move |tx| {
         let facts = Sources::read(tx, now, last)?;
         Ok::<_, StoreError>(facts.sample(&pools))

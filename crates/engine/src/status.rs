@@ -213,6 +213,9 @@ impl Facts {
     /// All problems but the waits of pools.
     fn problems(&self, engine: &Engine, pools: &PoolFacts, now: Timestamp) -> Vec<FleetProblem> {
         let mut problems = self.of_parts(now);
+        if let Some(problem) = &pools.silence {
+            problems.push(of_part(LatePart::Queue, None, problem));
+        }
         let unknown = pools.unknown.iter();
         let unknown = unknown.filter(|(_, demand)| demand.pending > 0);
         problems.extend(unknown.map(|(id, demand)| of_unknown_queue(id, demand.pending)));

@@ -22,6 +22,7 @@ use tokio::time::timeout;
 
 pub use self::known::Changes;
 use self::known::Known;
+pub(crate) use self::known::says_removed;
 pub(crate) use self::node::DefinitionText;
 pub use self::node::{
     BuildNode, BuilderNode, CancelNote, Contender, ImageNode, MirroredDefinition, Note, TargetNode,

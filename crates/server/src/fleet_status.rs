@@ -19,17 +19,20 @@ const FRESH_MS: i64 = 1_000;
 pub struct LastStatus(Mutex<Option<Arc<FleetStatus>>>);
 
 impl LastStatus {
-    /// The state of all pools and the problems, the worst first.
+    /// The state of all pools and the problems, the worst first, for a caller who asked then. A
+    /// status that was read while the caller waited is as good.
     pub(crate) async fn read(
         &self,
         engine: &Arc<Engine>,
         images: Option<Arc<ImageTree>>,
-        now: Timestamp,
+        asked: Timestamp,
     ) -> store::Result<Arc<FleetStatus>> {
         let mut last = self.0.lock().await;
-        // A clock that was set back makes the age negative: then it is read again.
+        let now = engine.clock.now();
+        // After the clock was set back, the last status is in the future, and is read again.
         if let Some(last) = &*last
-            && (0..FRESH_MS).contains(&now.millis_since(last.now))
+            && last.now <= now
+            && asked.millis_since(last.now) < FRESH_MS
         {
             return Ok(Arc::clone(last));
         }

@@ -373,6 +373,8 @@ pub enum LatePart {
     Events,
     Series,
     Clock,
+    /// An outside queue.
+    Queue,
 }
 
 pub fn of_part(part: LatePart, since: Option<Timestamp>, detail: &str) -> FleetProblem {
@@ -389,9 +391,14 @@ pub fn of_part(part: LatePart, since: Option<Timestamp>, detail: &str) -> FleetP
             "no series are recorded",
         ),
         LatePart::Clock => (ProblemKind::ClockWrong, "clock", "the time may be wrong"),
+        LatePart::Queue => (
+            ProblemKind::QueueSilent,
+            "queue",
+            "the queue does not say how much waits",
+        ),
     };
     let severity = match part {
-        LatePart::Planner | LatePart::Events => Severity::Ill,
+        LatePart::Planner | LatePart::Events | LatePart::Queue => Severity::Ill,
         LatePart::Series | LatePart::Clock => Severity::Warned,
     };
     let reason = match detail {

@@ -29,6 +29,8 @@ pub(crate) struct PoolFacts {
     /// Of each pool, with overrides and budgets.
     pub(crate) maxima: BTreeMap<PoolId, i64>,
     is_outside: bool,
+    /// Why an outside queue did not say how much waits. Unknown tasks are not zero tasks.
+    pub(crate) silence: Option<String>,
 }
 
 impl PoolFacts {
@@ -51,14 +53,14 @@ impl PoolFacts {
         Ok(known)
     }
 
-    /// Asks an outside queue. Pools without an answer are at zero.
+    /// Asks an outside queue.
     async fn read_outside_demand(&mut self, engine: &Engine) {
         let ids: Vec<PoolId> = self.maxima.keys().cloned().collect();
         for ids in ids.chunks(PAGE as usize) {
             match engine.demand_source.read(ids).await {
                 Ok(demands) => self.demands.extend(demands),
                 Err(problem) => {
-                    tracing::warn!(error = %problem, "the series lack waiting tasks: {problem}");
+                    self.silence = Some(problem.to_string());
                     return;
                 }
             }

@@ -62,11 +62,15 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
     let data = DataFolder::open(&folder.path)?;
     let (config, owner) = prepare(&arguments, &data)?;
     serve::start_log(&config)?;
-    let stop = stop_signal()?;
+    let mut stop = Box::pin(stop_signal()?);
     let (scene, now) = (Scene::read()?, machine::now());
     let keyring = Arc::new(config.keyring().context("the new keys are damaged")?);
     let clouds = Clouds::new(&scene, keyring, arguments.machines, begin(&scene, now))?;
-    let cast = Box::pin(make_past(&scene, &clouds, &config, &owner, now)).await?;
+    let past = Box::pin(make_past(&scene, &clouds, &config, &owner, now));
+    let cast = tokio::select! {
+        cast = past => cast?,
+        () = &mut stop => return Ok(()),
+    };
     let providers = clouds.released();
     let mut driver = None;
     let ready = |address| {

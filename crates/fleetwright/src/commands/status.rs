@@ -56,7 +56,12 @@ fn text(reply: &Value, most: usize, now: Timestamp) -> String {
         .unwrap_or(usize::MAX)
         .saturating_sub(problems.len().min(most));
     if n_more > 0 {
-        text.push_str(&format!("{n_more} more: fleetwright status --all\n"));
+        let hint = if problems.len() > most {
+            ": fleetwright status --all"
+        } else {
+            ""
+        };
+        text.push_str(&format!("{n_more} more{hint}\n"));
     }
     text.push_str(&totals_text(reply));
     let missing = reply["missingScopes"].as_array().into_iter().flatten();

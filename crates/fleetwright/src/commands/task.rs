@@ -6,6 +6,7 @@ mod new;
 mod waits;
 
 use clap::{ArgGroup, Args, Subcommand};
+use domain::task::Priority;
 use serde_json::{Value, json};
 
 use self::follow::ShownLog;
@@ -45,22 +46,12 @@ pub(crate) enum Verb {
         #[command(flatten)]
         name: Name,
         /// The new priority
-        #[arg(value_name = "PRIORITY", value_parser = PRIORITIES)]
-        priority: String,
+        #[arg(value_name = "PRIORITY", value_parser = str::parse::<Priority>)]
+        priority: Priority,
     },
     /// List the pending and running tasks of a pool, or all tasks of a group
     List(ListArguments),
 }
-
-const PRIORITIES: [&str; 7] = [
-    "highest",
-    "very-high",
-    "high",
-    "medium",
-    "low",
-    "very-low",
-    "lowest",
-];
 
 #[derive(Args, Debug)]
 pub(crate) struct Name {
@@ -142,9 +133,9 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
             change(call, &name.task, "rerun", session).await
         }
         Verb::Priority { name, priority } => {
-            let body = json!({"newPriority": priority});
+            let body = json!({"newPriority": priority.as_str()});
             let call = Call::post(QUEUE, &["task", &name.task, "priority"], body);
-            let effect = format!("give priority {priority} to");
+            let effect = format!("give priority {} to", priority.as_str());
             change(call, &name.task, &effect, session).await
         }
         Verb::List(ListArguments {

@@ -93,9 +93,8 @@ impl<'a> PastServer<'a> {
         config.root_url = None;
         config.artifacts.listen = None;
         let root_url = config.root_url();
-        let random = Random::new(StdRng::seed_from_u64(
-            machine::now().as_millis().cast_unsigned(),
-        ));
+        // The tokens of clients come from it, and stay valid.
+        let random = Random::new(StdRng::from_rng(&mut machine::random_source()));
         let clock = Arc::clone(&clouds.clock);
         let app = start_with(config, clock, random, clouds.providers()).await?;
         let stop = CancellationToken::new();

@@ -64,7 +64,7 @@ impl Worker {
         while self.exists() && n_failures < MAX_FAILURES {
             let done = match &credentials {
                 None => self.register().await.map(|registered| {
-                    credentials = registered;
+                    credentials = Some(registered);
                     true
                 }),
                 Some(credentials) => self.work(credentials).await,
@@ -85,7 +85,7 @@ impl Worker {
         self.site.is_host(&self.key) || self.site.cloud_of(&self.key).is_some()
     }
 
-    async fn register(&self) -> Result<Option<Credentials>, CallError> {
+    async fn register(&self) -> Result<Credentials, CallError> {
         let (provider, proof) = match &self.proof {
             Proof::Token(provider, token) => (provider.as_str(), json!({"token": token.expose()})),
             Proof::Secret(secret) => ("datacentre", json!({"staticSecret": secret.expose()})),
@@ -99,7 +99,8 @@ impl Worker {
         });
         let call = Call::post(WORKER_MANAGER, &["worker", "register"], &body);
         let reply = self.site.api.call(&call, None).await?;
-        Ok(credentials_of(&reply))
+        // Without them it would register again at once, for ever.
+        credentials_of(&reply).ok_or_else(|| CallError::BadReply("no credentials".to_owned()))
     }
 
     /// Takes the next task, if one comes. Returns `false` if the worker stops.

@@ -5,6 +5,7 @@ use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 
 use access::seal::generate_key;
 use rand::SeedableRng as _;
@@ -19,7 +20,14 @@ use crate::world::{Home, Server};
 struct Gate {
     address: SocketAddr,
     server: String,
-    open: Option<Arc<Mutex<Vec<TcpStream>>>>,
+    open: Option<(Arc<Mutex<Passing>>, JoinHandle<()>)>,
+}
+
+/// What passes a gate that was opened. Whoever connects while it closes is too late.
+#[derive(Default)]
+struct Passing {
+    is_closed: bool,
+    streams: Vec<TcpStream>,
 }
 
 impl Gate {
@@ -35,30 +43,37 @@ impl Gate {
 
     fn open(&mut self) {
         let listener = TcpListener::bind(self.address).unwrap();
-        let (streams, server) = (Arc::new(Mutex::new(Vec::new())), self.server.clone());
-        self.open = Some(Arc::clone(&streams));
-        std::thread::spawn(move || {
+        let (passing, server) = (
+            Arc::new(Mutex::new(Passing::default())),
+            self.server.clone(),
+        );
+        let shared = Arc::clone(&passing);
+        let thread = std::thread::spawn(move || {
             for client in listener.incoming() {
-                // The last owner closes the gate.
-                if Arc::strong_count(&streams) == 1 {
+                let (client, server) = (client.unwrap(), TcpStream::connect(&server).unwrap());
+                let mut passing = shared.lock().unwrap();
+                if passing.is_closed {
                     return;
                 }
-                let (client, server) = (client.unwrap(), TcpStream::connect(&server).unwrap());
                 copy(&client, &server);
                 copy(&server, &client);
-                streams.lock().unwrap().extend([client, server]);
+                passing.streams.extend([client, server]);
             }
         });
+        self.open = Some((passing, thread));
     }
 
     fn close(&mut self) {
-        let streams = self.open.take().unwrap();
-        for stream in &*streams.lock().unwrap() {
+        let (passing, thread) = self.open.take().unwrap();
+        let mut passing = passing.lock().unwrap();
+        passing.is_closed = true;
+        for stream in passing.streams.drain(..) {
             let _ended_already = stream.shutdown(std::net::Shutdown::Both);
         }
-        drop(streams);
-        // Wakes the thread, which ends.
+        drop(passing);
+        // Wakes the thread, if nobody else did.
         let _ended_already = TcpStream::connect(self.address);
+        thread.join().unwrap();
     }
 }
 

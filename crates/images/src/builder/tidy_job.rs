@@ -14,7 +14,7 @@ use super::Builder;
 use super::build_job::text;
 use super::claims::UploadName;
 use super::job::{JobError, JobOutcome};
-use crate::image_tree::OwnedView;
+use crate::image_tree::{OwnedView, says_removed};
 use crate::paths::Place;
 
 impl Builder {
@@ -311,11 +311,12 @@ impl Builder {
     /// them.
     async fn remove_image(&self, image: &ImageName) -> JobOutcome {
         let path = Place::Definition(image.clone()).path()?;
-        let expected = Some(self.tree().get(&path).await?.stat.version);
-        // The removal that we saw is this version, or an older one of the same content.
-        if self.images().image(image, |it| it.is_removed) != Some(true) {
+        let node = self.tree().get(&path).await?;
+        // Our copy may be older than the tree, where the image may be defined again.
+        if !says_removed(&node) {
             return Ok(());
         }
+        let expected = Some(node.stat.version);
         let mut ops = vec![Op::Delete { path, expected }];
         for place in [
             Place::Request(image.clone()),

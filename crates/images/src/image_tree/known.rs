@@ -215,11 +215,7 @@ impl ImageNode {
         let Some(node) = node else {
             return;
         };
-        let read = match &node.forged {
-            Some(problem) => Err(problem.clone()),
-            None => read_definition(&node.data),
-        };
-        match read {
+        match read_definition(node) {
             Ok(Some(definition)) => self.definition = Some(Arc::new(definition)),
             Ok(None) => self.is_removed = true,
             Err(error) => self.definition_error = Some(error),
@@ -227,9 +223,18 @@ impl ImageNode {
     }
 }
 
+/// Whether the node of a definition says that the image was deleted.
+pub(crate) fn says_removed(node: &Node) -> bool {
+    matches!(read_definition(node), Ok(None))
+}
+
 /// `None`: the image was deleted.
-fn read_definition(data: &[u8]) -> Result<Option<MirroredDefinition>, String> {
-    let text: DefinitionText = serde_json::from_slice(data).map_err(|error| error.to_string())?;
+fn read_definition(node: &Node) -> Result<Option<MirroredDefinition>, String> {
+    if let Some(problem) = &node.forged {
+        return Err(problem.clone());
+    }
+    let text: DefinitionText =
+        serde_json::from_slice(&node.data).map_err(|error| error.to_string())?;
     if text.document.is_null() {
         return Ok(None);
     }

@@ -94,12 +94,13 @@ impl Render for CapacityChart<'_> {
         let workers = gathered.sums.last().map_or(0.0, |sums| highest(sums));
         let limit = gathered.max.as_deref().map_or(0.0, highest);
         let waiting = highest(&gathered.waiting);
-        // A limit far above would hide the workers: then it is only in the legend.
-        let limit = if limit > workers * APART { 0.0 } else { limit };
         let is_apart = waiting > 0.0
             && workers > 0.0
             && (workers > waiting * APART || waiting > workers * APART);
         let shared = if is_apart { 0.0 } else { waiting };
+        // A limit far above would hide the workers: then it is only in the legend.
+        let is_far = limit > workers.max(shared) * APART;
+        let limit = if is_far { 0.0 } else { limit };
         let axis = ValueAxis::from_zero([workers, limit, shared].into_iter(), Unit::Count, 4.0);
         let label = format!(
             "{}. {}",
@@ -111,7 +112,7 @@ impl Render for CapacityChart<'_> {
             axis: &axis,
             height: TALL,
             label: &label,
-            stretched: self.shapes(&gathered, &axis, !is_apart),
+            stretched: self.shapes(&gathered, &axis, (!is_apart, !is_far)),
             fixed: html! {},
             cursor: columns.cursor(self.range),
             has_times: true,
@@ -165,7 +166,12 @@ impl CapacityChart<'_> {
     }
 
     /// The largest sum is drawn first, and the smaller ones over it.
-    fn shapes(&self, gathered: &Gathered, axis: &ValueAxis, has_waiting: bool) -> Markup {
+    fn shapes(
+        &self,
+        gathered: &Gathered,
+        axis: &ValueAxis,
+        (has_waiting, has_limit): (bool, bool),
+    ) -> Markup {
         let columns = gathered.columns;
         let steps = |values| columns.steps(self.range, axis, values, (WIDTH, HEIGHT));
         let layers: Vec<_> = NAMES.iter().zip(&gathered.sums).rev().collect();
@@ -180,7 +186,8 @@ impl CapacityChart<'_> {
                     path class=(tone.stroke()) d=(line(steps(sums))) {}
                 }
             }
-            @for limits in [&gathered.min, &gathered.max].into_iter().flatten() {
+            @if let Some(limits) = &gathered.min { path class="lim" d=(line(steps(limits))) {} }
+            @if let Some(limits) = gathered.max.as_ref().filter(|_| has_limit) {
                 path class="lim" d=(line(steps(limits))) {}
             }
             @if has_waiting { path class="ln" d=(line(steps(&gathered.waiting))) {} }
@@ -232,8 +239,8 @@ impl CapacityChart<'_> {
         html! {
             @if !marks.is_empty() {
                 div class="plot" aria-hidden="true" {
-                    svg class="ya" height="14" {}
-                    svg class="ch mks" height="14" {
+                    svg class="ya" height="14" aria-hidden="true" {}
+                    svg class="ch mks" height="14" aria-hidden="true" {
                         @for mark in marks {
                             svg x=(Percent(self.range.place(mark.at_ms))) y="7" {
                                 a href=(mark.href) tabindex="-1" {

@@ -141,7 +141,9 @@ impl Render for RowChart<'_> {
                     tfoot aria-hidden="true" {
                         tr {
                             td {}
-                            td class="g" { svg class="row" height="18" { (labels(&axis)) } }
+                            td class="g" {
+                                svg class="row" height="18" aria-hidden="true" { (labels(&axis)) }
+                            }
                             td {}
                         }
                     }

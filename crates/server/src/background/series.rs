@@ -43,7 +43,8 @@ impl BackgroundTask for Series {
 
     async fn activate(&mut self) -> ActivationResult {
         let now = self.engine.clock.now();
-        let recorded = series::record(&self.engine).await;
+        // Minutes are forgotten only after one was recorded: the last one says what was counted.
+        let recorded = series::record(&self.engine).await?;
         let is_due = |last: Timestamp| now.millis_since(last).abs() >= FORGET_EVERY_MS;
         let mut n_deleted = 0;
         if self.forgotten.is_none_or(is_due) {
@@ -51,7 +52,7 @@ impl BackgroundTask for Series {
             self.forgotten = Some(now);
         }
         Ok(summary(&[
-            ("points", recorded?.points.unwrap_or(0)),
+            ("points", recorded.points.unwrap_or(0)),
             ("deleted", n_deleted),
         ]))
     }

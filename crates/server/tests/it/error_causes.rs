@@ -194,6 +194,38 @@ on_both!(causes_come_in_pages_in_each_order, |world| {
     }
 });
 
+on_both!(errors_that_come_between_two_pages_move_no_cause, |world| {
+    populate(world).await;
+    for order in ["newest", "most"] {
+        let path = format!("{CAUSES}?order={order}&limit=1");
+        let first = world.get(&path).await.expect(200);
+        let expected = match order {
+            "newest" => ["1 the disk of i-4 is full", "3 no capacity for i-3"],
+            _ => ["3 no capacity for i-3", "1 the disk of i-4 is full"],
+        };
+        assert_eq!(causes(&first), expected[..1]);
+        // Each of both causes gets one.
+        for (number, text) in [(6, "no capacity for i-6"), (7, "the disk of i-7 is full")] {
+            let later = ErrorReport {
+                reported: world.now().plus_millis(1),
+                ..error(world, number, "a/b", 0, text)
+            };
+            insert(world, vec![later]).await;
+        }
+        let token = first["continuationToken"].as_str().unwrap();
+        let next = format!("{path}&continuationToken={token}");
+        let second = world.get(&next).await.expect(200);
+        assert_eq!(causes(&second), expected[1..], "{order}");
+        let until = world.now();
+        let delete = world.write(move |tx| {
+            let all = store::worker_errors::delete_older_than(tx, until.plus_millis(2), 99);
+            all.map(drop)
+        });
+        delete.await;
+        populate(world).await;
+    }
+});
+
 on_both!(the_places_of_a_cause_are_named_up_to_a_limit, |world| {
     for count in sizes_around("store::history::error_causes::NAMED", 10) {
         let pools = (0..count as u64).map(|number| {

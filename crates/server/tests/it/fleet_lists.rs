@@ -249,6 +249,24 @@ on_both!(workers_that_the_caller_may_not_list_are_left_out, |world| {
 });
 
 on_both!(
+    the_name_of_a_task_is_for_those_who_may_read_the_task,
+    |world| {
+        populate(world).await;
+        let of_task = format!("queue:get-task:{}", task_id(1));
+        for (scope, name) in [("queue:get-task:other", None), (&*of_task, Some("a build"))] {
+            let list = "worker-manager:list-workers:*";
+            let scopes = ["fleetwright:list-workers", list, scope];
+            let who = world.root().temporary(None, &scopes, world.now());
+            let listed = world.get(LIST).by(&who).await.expect(200);
+            let mut rows = listed["workers"].as_array().unwrap().iter();
+            let busy = rows.find(|row| row["workerId"] == "busy").unwrap();
+            assert_eq!(busy["task"]["taskId"], task_id(1));
+            assert_eq!(busy["task"].get("name").and_then(Value::as_str), name);
+        }
+    }
+);
+
+on_both!(
     a_page_of_workers_costs_four_statements_at_any_size,
     |world| {
         populate(world).await;

@@ -497,7 +497,8 @@ on_both!(a_reply_has_a_number_of_short_series_and_of_parts, |world| {
 
 on_both!(short_series_of_named_pools_are_limited, |world| {
     for size in sizes_around("server::api::fleetwright::series::MAX_NAMED", 100) {
-        let names: Vec<String> = (0..size).map(|number| format!("p/a{number}")).collect();
+        let mut names: Vec<String> = (0..size).map(|number| format!("p/a{number}")).collect();
+        names.sort();
         if names.is_empty() {
             continue;
         }

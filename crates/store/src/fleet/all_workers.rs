@@ -225,6 +225,7 @@ pub fn current_tasks<'k>(
     tx: &mut Tx<'_>,
     keys: impl IntoIterator<Item = &'k WorkerKey>,
     now: Timestamp,
+    may_name: impl Fn(&TaskId) -> bool,
 ) -> Result<HashMap<WorkerKey, CurrentTask>> {
     let keys = keys.into_iter();
     let keys: Vec<[&str; 3]> = keys
@@ -235,7 +236,8 @@ pub fn current_tasks<'k>(
     }
     let found: Vec<(WorkerKey, TaskId, u32)> =
         tx.rows(&TASKS_OF, (&to_json(&keys), now, count(&keys)))?;
-    let mut names = task_names(tx, found.iter().map(|(_, task_id, _)| task_id))?;
+    let ids = found.iter().map(|(_, task_id, _)| task_id);
+    let mut names = task_names(tx, ids.filter(|id| may_name(id)))?;
     let tasks = found.into_iter().map(|(key, task_id, run_id)| {
         let name = names.remove(&task_id);
         let task = CurrentTask {

@@ -17,24 +17,25 @@ pub const NAMED: u32 = 10;
 
 static TABLE: Table = Table::joined("worker_errors", &[("e", &worker_errors::TABLE)]);
 
-/// Errors since then (`$1`), of these pools (`$3`), or of all if `$2` says so.
+/// Errors since (`$1`) and until (`$2`) then, of these pools (`$4`), or of all if `$3` says so.
 macro_rules! errors {
     ($more:literal) => {
         concat!(
-            " FROM worker_errors AS e WHERE e.reported >= $1 AND ($2 = 'all' OR e.worker_pool_id IN (\
-             SELECT v.value ->> 0 FROM json_each($3) AS v)) ",
+            " FROM worker_errors AS e WHERE e.reported >= $1 AND e.reported <= $2 AND ($3 = 'all' \
+             OR e.worker_pool_id IN (SELECT v.value ->> 0 FROM json_each($4) AS v)) ",
             $more
         )
     };
 }
 
-/// Errors of causes (`$1`) since then (`$2`), of these pools (`$4`), or of all if `$3` says so.
+/// Errors of causes (`$1`) since (`$2`) and until (`$3`) then, of these pools (`$5`), or of all if
+/// `$4` says so.
 macro_rules! errors_of_causes {
     ($more:literal) => {
         concat!(
             " FROM worker_errors AS e WHERE e.cause IN (\
-             SELECT member.value ->> 0 FROM json_each($1) AS member) AND e.reported >= $2 \
-             AND ($3 = 'all' OR e.worker_pool_id IN (SELECT v.value ->> 0 FROM json_each($4) AS v)) ",
+             SELECT member.value ->> 0 FROM json_each($1) AS member) AND e.reported >= $2 AND e.reported <= $3 \
+             AND ($4 = 'all' OR e.worker_pool_id IN (SELECT v.value ->> 0 FROM json_each($5) AS v)) ",
             $more
         )
     };
@@ -48,14 +49,14 @@ macro_rules! causes {
             $after,
             " ORDER BY ",
             $order,
-            " LIMIT $6"
+            " LIMIT $7"
         )
     };
 }
 
 /// The places of each cause with the most errors, and how many places it has.
 macro_rules! places {
-    ($place:literal) => {
+    ($place:literal, $more:literal) => {
         concat!(
             "SELECT cause, pool, config, errors, places FROM (SELECT cause, pool, config, errors, \
              ROW_NUMBER() OVER (PARTITION BY cause ORDER BY errors DESC, pool, config) AS place, \
@@ -63,22 +64,24 @@ macro_rules! places {
              e.worker_pool_id AS pool, ",
             $place,
             " AS config, COUNT(*) AS errors",
-            errors_of_causes!("GROUP BY 1, 2, 3"),
-            ") AS counted) AS ranked WHERE place <= $5 ORDER BY cause, place LIMIT $6"
+            errors_of_causes!($more),
+            "GROUP BY 1, 2, 3) AS counted) AS ranked WHERE place <= $6 ORDER BY cause, place \
+             LIMIT $7"
         )
     };
 }
 
 statements! { TABLE;
     NEWEST "error_cause_list_newest" = causes!(
-        "(MAX(e.reported), e.cause) < ($4, $5)", "MAX(e.reported) DESC, e.cause DESC");
+        "(MAX(e.reported), e.cause) < ($5, $6)", "MAX(e.reported) DESC, e.cause DESC");
     MOST "error_cause_list_most" = causes!(
-        "(COUNT(*), e.cause) < ($4, $5)", "COUNT(*) DESC, e.cause DESC");
+        "(COUNT(*), e.cause) < ($5, $6)", "COUNT(*) DESC, e.cause DESC");
     TREND "error_cause_trend" = concat!(
         "SELECT e.cause, e.reported / 3600000, COUNT(*)",
-        errors_of_causes!("GROUP BY 1, 2 ORDER BY 1, 2 LIMIT $5"));
-    POOLS "error_cause_pools" = places!("''");
-    CONFIGS "error_cause_launch_configs" = places!("COALESCE(e.launch_config_id, '')");
+        errors_of_causes!("GROUP BY 1, 2 ORDER BY 1, 2 LIMIT $6"));
+    POOLS "error_cause_pools" = places!("''", "");
+    CONFIGS "error_cause_launch_configs" =
+        places!("e.launch_config_id", "AND e.launch_config_id IS NOT NULL ");
     // The newest error of a cause is known by its time. Of several at one time it is any one, and
     // always the same.
     EXAMPLES "error_cause_examples" =
@@ -97,6 +100,8 @@ statements! { TABLE;
 #[derive(Clone, Debug)]
 pub struct CauseFilter {
     pub since: Timestamp,
+    /// The moment of the first page: errors that come meanwhile move no cause between pages.
+    pub until: Timestamp,
     /// `None`: those of all pools.
     pub pools: Option<Vec<PoolId>>,
 }
@@ -178,7 +183,7 @@ pub fn list(
     limit: u32,
 ) -> Result<Vec<CauseCount>> {
     let (is_all, pools) = filter.pools_json();
-    let errors = (filter.since, is_all, pools.as_str());
+    let errors = (filter.since, filter.until, is_all, pools.as_str());
     match order {
         CauseOrder::Newest(after) => {
             let after = after.as_ref();
@@ -209,8 +214,15 @@ pub fn details(
     let names: Vec<[&str; 1]> = causes.iter().map(|it| [it.cause.as_str()]).collect();
     let names = to_json(&names);
     let of_pools = (is_all, pools.as_str());
-    let trend: Vec<(String, i64, u64)> =
-        tx.rows(&TREND, (names.as_str(), trend_since, of_pools, ALL_ROWS))?;
+    let trend: Vec<(String, i64, u64)> = tx.rows(
+        &TREND,
+        (
+            names.as_str(),
+            (trend_since, filter.until),
+            of_pools,
+            ALL_ROWS,
+        ),
+    )?;
     for (cause, hour, errors) in trend {
         let start = Timestamp::from_millis(hour.saturating_mul(HOUR_MS));
         details
@@ -223,7 +235,8 @@ pub fn details(
         (&POOLS, &mut details.pools),
         (&CONFIGS, &mut details.launch_configs),
     ] {
-        let values = (names.as_str(), filter.since, of_pools, NAMED, ALL_ROWS);
+        let time = (filter.since, filter.until);
+        let values = (names.as_str(), time, of_pools, NAMED, ALL_ROWS);
         let rows: Vec<PlaceRow> = tx.rows(statement, values)?;
         for row in rows {
             let of_cause = places.entry(row.cause).or_default();

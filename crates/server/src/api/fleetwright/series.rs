@@ -1,6 +1,6 @@
 //! Series over time: of all pools, of a pool, of a launch config, and short ones of many pools.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use domain::id::PoolId;
 use domain::series::{FleetLevels, MAX_POINTS, Period, Point, SeriesKey, SeriesStep};
@@ -190,6 +190,7 @@ pub(super) async fn of_pools(call: Call) -> Result<Reply, ApiError> {
     page.limit = page.limit.min(MAX_POOLS);
     let (after, limit) = (page.after_id::<PoolId>()?, page.limit_and_one());
     let named = named_pools(&call)?;
+    let is_named = named.is_some();
     let read = call.scan("series_parts", move |tx| {
         let recorded = store::series_points::recorded_parts(tx, &parts)?;
         if let Some(pools) = named {
@@ -204,7 +205,10 @@ pub(super) async fn of_pools(call: Call) -> Result<Reply, ApiError> {
         Ok::<_, StoreError>((pools, recorded, values))
     });
     let (mut pools, recorded, values) = read.await?;
-    let token = page.cut(&mut pools, |id| (id.to_string(),));
+    let token = match is_named {
+        true => None,
+        false => page.cut(&mut pools, |id| (id.to_string(),)),
+    };
     let mut lines: BTreeMap<PoolId, Vec<PoolPart>> = BTreeMap::new();
     for part in values {
         lines.entry(part.pool_id.clone()).or_default().push(part);
@@ -234,14 +238,14 @@ fn named_pools(call: &Call) -> Result<Option<Vec<PoolId>>, ApiError> {
     let Some(list) = call.query("pools") else {
         return Ok(None);
     };
-    let pools: Vec<PoolId> = list.split(',').map(str::parse).collect::<Result<_, _>>()?;
+    let pools: BTreeSet<PoolId> = list.split(',').map(str::parse).collect::<Result<_, _>>()?;
     if pools.len() > MAX_NAMED {
         return Err(ApiError::input(format!(
             "`pools` names {} pools, and at most {MAX_NAMED} are allowed",
             pools.len()
         )));
     }
-    Ok(Some(pools))
+    Ok(Some(pools.into_iter().collect()))
 }
 
 /// The last part ends with the point that contains `until`.
@@ -259,9 +263,10 @@ fn parts(call: &Call) -> Result<Parts, ApiError> {
             })?,
     };
     let length = until.millis_since(from);
-    let is_hourly = length >= n_parts * HOUR_MS || length > DAY_MS;
-    let is_daily =
-        length >= n_parts * DAY_MS || call.now.millis_since(from) > SeriesStep::Hour.kept_ms();
+    let age = call.now.millis_since(from);
+    let is_hourly =
+        length >= n_parts * HOUR_MS || length > DAY_MS || age > SeriesStep::Minute.kept_ms();
+    let is_daily = length >= n_parts * DAY_MS || age > SeriesStep::Hour.kept_ms();
     let step = match (is_daily, is_hourly) {
         (true, _) => SeriesStep::Day,
         (false, true) => SeriesStep::Hour,

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use domain::id::WorkerKey;
+use domain::id::{TaskId, WorkerKey};
 use domain::supply::Horizon;
 use domain::time::Timestamp;
 use domain::worker_presence::WorkerPresence;
@@ -18,6 +18,8 @@ use crate::api::{
 
 /// At most this many pages of rows are read for one page of workers that the caller may list.
 const PAGES: usize = 20;
+/// Rows of a further page at least.
+const LATER_ROWS: usize = 1_000;
 
 /// The order of the list: newest first, then by pool, group and id.
 type Cursor = (i64, String, String, String);
@@ -35,19 +37,23 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
     let after = page.after.as_ref().map(cursor).transpose()?;
     let (limit, now) = (page.limit, call.now);
     let horizon = call.app.engine.horizon(now);
-    let scopes = call.scopes();
+    let (scopes, of_tasks) = (call.scopes(), call.scopes());
     let may_list = move |worker: &FleetWorker| {
         let pool_id = &worker.key.pool_id;
         scopes.satisfies(&format!("worker-manager:list-workers:{pool_id}"))
     };
+    // The name is a part of the definition.
+    let may_name = move |id: &TaskId| of_tasks.satisfies(&format!("queue:get-task:{id}"));
     let read = call.scan("all_worker_list", move |tx| {
-        let list = |tx: &mut Tx<'_>, after: Option<&FleetCursor>| {
-            store::all_workers::list(tx, &filter, &horizon, after, limit + 1)
+        let list = |tx: &mut Tx<'_>, after: Option<&FleetCursor>, n_rows: usize| {
+            let n_rows = u32::try_from(n_rows).unwrap_or(u32::MAX);
+            store::all_workers::list(tx, &filter, &horizon, after, n_rows)
         };
         let found = visible(tx, limit as usize, after, may_list, list)?;
         let busy = found.workers.iter();
         let busy = busy.filter(|worker| worker.presence == Some(WorkerPresence::Busy));
-        let tasks = store::all_workers::current_tasks(tx, busy.map(|worker| &worker.key), now)?;
+        let tasks =
+            store::all_workers::current_tasks(tx, busy.map(|worker| &worker.key), now, may_name)?;
         Ok::<_, StoreError>((found, tasks))
     });
     let (found, tasks) = read.await?;
@@ -83,19 +89,25 @@ fn filter(call: &Call) -> Result<FleetFilter, ApiError> {
 }
 
 /// Reads rows until a page is full of workers that the caller may list, the rows end, or enough
-/// were read. `list` returns a row more than a page has, if there is one.
+/// were read. `list` returns at most this many rows after a cursor.
 fn visible<R>(
     reader: &mut R,
     limit: usize,
     mut after: Option<FleetCursor>,
     may_list: impl Fn(&FleetWorker) -> bool,
-    list: impl Fn(&mut R, Option<&FleetCursor>) -> store::Result<Vec<FleetWorker>>,
+    list: impl Fn(&mut R, Option<&FleetCursor>, usize) -> store::Result<Vec<FleetWorker>>,
 ) -> store::Result<Visible> {
     let mut workers = Vec::new();
-    for _ in 0..PAGES {
-        let mut rows = list(reader, after.as_ref())?;
-        let mut has_more = rows.len() > limit;
-        rows.truncate(limit);
+    for number in 0..PAGES {
+        // A caller who may list little, in small pages, shall not need thousands of requests.
+        let batch = if number == 0 {
+            limit
+        } else {
+            limit.max(LATER_ROWS)
+        };
+        let mut rows = list(reader, after.as_ref(), batch + 1)?;
+        let mut has_more = rows.len() > batch;
+        rows.truncate(batch);
         let n_rows = rows.len();
         for (number, row) in rows.into_iter().enumerate() {
             after = Some(FleetCursor::from(&row));
@@ -214,11 +226,11 @@ mod tests {
 
     fn page(count: usize, after: Option<FleetCursor>, n_reads: &mut usize) -> Visible {
         let may_list = |worker: &FleetWorker| worker.key.pool_id.as_str() == "p/listed";
-        let list = |n_reads: &mut usize, after: Option<&FleetCursor>| {
+        let list = |n_reads: &mut usize, after: Option<&FleetCursor>, n_rows: usize| {
             *n_reads += 1;
             let first = after.map_or(0, |it| 1 - it.created.as_millis());
             let first = usize::try_from(first).unwrap();
-            Ok((first..count).take(LIMIT + 1).map(worker).collect())
+            Ok((first..count).take(n_rows).map(worker).collect())
         };
         visible(n_reads, LIMIT, after, may_list, list).unwrap()
     }
@@ -227,7 +239,7 @@ mod tests {
     fn pages_go_on_past_workers_that_the_caller_may_not_list() {
         // Each read returns a page of rows.
         for n_pages in sizes_around("server::api::fleetwright::lists::all_workers::PAGES", PAGES) {
-            let count = n_pages * LIMIT;
+            let count = n_pages * LATER_ROWS;
             let (mut seen, mut after) = (Vec::new(), None);
             loop {
                 let mut n_reads = 0;
@@ -248,11 +260,11 @@ mod tests {
     #[test]
     fn a_caller_who_may_list_nothing_gets_empty_pages_that_end() {
         let none = |_: &FleetWorker| false;
-        let count = PAGES * LIMIT + 1;
-        let list = |(): &mut (), after: Option<&FleetCursor>| {
+        let count = LIMIT + (PAGES - 1) * LATER_ROWS + 1;
+        let list = |(): &mut (), after: Option<&FleetCursor>, n_rows: usize| {
             let first = after.map_or(0, |it| 1 - it.created.as_millis());
             let first = usize::try_from(first).unwrap();
-            Ok((first..count).take(LIMIT + 1).map(worker).collect())
+            Ok((first..count).take(n_rows).map(worker).collect())
         };
         let first = visible(&mut (), LIMIT, None, none, list).unwrap();
         assert!(first.workers.is_empty() && first.next.is_some());

@@ -20,22 +20,22 @@ const MAX_CAUSES: u32 = 100;
 /// Hours of the trend, this one included.
 const HOURS: u8 = 24;
 
-/// The number by which the list is ordered, and the cause.
-type Cursor = (i64, String);
+/// The number by which the list is ordered, the cause, and the time of the list: its beginning and
+/// its end.
+type Cursor = (i64, String, i64, i64);
 
 pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
     let now = call.now;
-    let since = match call.query("since") {
-        None => now.plus_millis(-DAY_MS),
-        Some(text) => text
-            .parse()
-            .map_err(|bad| ApiError::input(format!("since: {bad}")))?,
-    };
     let asked: Option<PoolId> = call.query_id("workerPoolId")?;
     let is_most = call.query("order") == Some("most");
     let mut page = call.page::<Cursor>()?;
     page.limit = page.limit.min(MAX_CAUSES);
-    let order = order(is_most, page.after.take());
+    let after = page.after.take();
+    let (since, until) = match &after {
+        Some((_, _, since, until)) => [since, until].map(|at| Timestamp::from_millis(*at)).into(),
+        None => (since(&call)?, now),
+    };
+    let order = order(is_most, after);
     let limit = page.limit_and_one();
     let trend_since = now
         .start_of(HOUR_MS)
@@ -53,7 +53,11 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
             pools.retain(|id| may_read(id.as_str()));
             pools
         });
-        let filter = CauseFilter { since, pools };
+        let filter = CauseFilter {
+            since,
+            until,
+            pools,
+        };
         let mut causes = store::error_causes::list(tx, &filter, &order, limit)?;
         let has_more = causes.len() == limit as usize;
         causes.truncate(limit as usize - 1);
@@ -62,27 +66,38 @@ pub(super) async fn list(call: Call) -> Result<Reply, ApiError> {
     });
     let (causes, has_more, mut details) = read.await?;
     let last = causes.last().filter(|_| has_more);
-    let token = last.map(|last| page.token(&cursor(is_most, last)));
+    let token = last.map(|last| page.token(&cursor(is_most, last, (since, until))));
     let causes = causes
         .iter()
         .map(|cause| cause_json(cause, &mut details, trend_since));
     Reply::list("causes", causes, token)
 }
 
-fn order(is_most: bool, after: Option<Cursor>) -> CauseOrder {
-    if is_most {
-        let after = after.map(|(errors, cause)| (u64::try_from(errors).unwrap_or_default(), cause));
-        return CauseOrder::Most(after);
+fn since(call: &Call) -> Result<Timestamp, ApiError> {
+    match call.query("since") {
+        None => Ok(call.now.plus_millis(-DAY_MS)),
+        Some(text) => text
+            .parse()
+            .map_err(|bad| ApiError::input(format!("since: {bad}"))),
     }
-    CauseOrder::Newest(after.map(|(at, cause)| (Timestamp::from_millis(at), cause)))
 }
 
-fn cursor(is_most: bool, last: &CauseCount) -> Cursor {
+fn order(is_most: bool, after: Option<Cursor>) -> CauseOrder {
+    if is_most {
+        let after =
+            after.map(|(errors, cause, ..)| (u64::try_from(errors).unwrap_or_default(), cause));
+        return CauseOrder::Most(after);
+    }
+    CauseOrder::Newest(after.map(|(at, cause, ..)| (Timestamp::from_millis(at), cause)))
+}
+
+fn cursor(is_most: bool, last: &CauseCount, (since, until): (Timestamp, Timestamp)) -> Cursor {
     let number = match is_most {
         true => i64::try_from(last.errors).unwrap_or(i64::MAX),
         false => last.last.as_millis(),
     };
-    (number, last.cause.clone())
+    let time = (since.as_millis(), until.as_millis());
+    (number, last.cause.clone(), time.0, time.1)
 }
 
 fn cause_json(count: &CauseCount, details: &mut CauseDetails, trend_since: Timestamp) -> Value {
