@@ -10,11 +10,13 @@ mod fill;
 mod host;
 mod idle;
 mod latency;
+mod pages;
 mod report;
 mod round;
 mod series;
 pub(crate) mod year;
 
+use std::process::Command;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -112,6 +114,7 @@ enum Step {
     Round,
     Scan,
     Series,
+    Pages,
 }
 
 /// The size of the fleet that a step makes or finds.
@@ -302,25 +305,58 @@ impl Place {
     }
 
     fn in_own_process(&self, size: Size, step: Step) -> anyhow::Result<Value> {
-        let name = step
-            .to_possible_value()
-            .map(|value| value.get_name().to_owned());
-        let figures = figures_of(
-            this_program()?
-                .args(["fleet-part", &name.unwrap_or_default(), "--folder"])
-                .arg(self.folder.path())
-                .args(["--database", &self.url])
-                .args(["--pools", &size.pools.to_string()])
-                .args(["--workers", &size.workers.to_string()])
-                .args(["--already", &size.already.to_string()])
-                .args(["--strategy", size.strategy.as_str()])
-                .args(["--waiting", &size.waiting.to_string()])
-                .args(["--tasks", &size.tasks.to_string()])
-                .args(["--settling-seconds", &size.settling_seconds.to_string()]),
-        )?;
+        let figures = figures_of(&mut self.process(size, step)?)?;
         // If a later part fails, these are not lost.
         output::note(&figures.to_string());
         Ok(figures)
+    }
+
+    fn process(&self, size: Size, step: Step) -> anyhow::Result<Command> {
+        let name = step
+            .to_possible_value()
+            .map(|value| value.get_name().to_owned());
+        let mut process = this_program()?;
+        process
+            .args(["fleet-part", &name.unwrap_or_default(), "--folder"])
+            .arg(self.folder.path())
+            .args(["--database", &self.url])
+            .args(["--pools", &size.pools.to_string()])
+            .args(["--workers", &size.workers.to_string()])
+            .args(["--already", &size.already.to_string()])
+            .args(["--strategy", size.strategy.as_str()])
+            .args(["--waiting", &size.waiting.to_string()])
+            .args(["--tasks", &size.tasks.to_string()])
+            .args(["--settling-seconds", &size.settling_seconds.to_string()]);
+        Ok(process)
+    }
+}
+
+/// A server with this many pools and workers and a day of history, as a process that serves until
+/// its standard input ends. Its first line says where it is.
+pub(crate) struct Large {
+    place: Place,
+    size: Size,
+}
+
+impl Large {
+    pub(crate) async fn make(pools: u32, workers: u32) -> anyhow::Result<Self> {
+        let mut databases = Databases::new(&Database::Sqlite, YearOldArgument::default());
+        let place = Place::make(&mut databases, Age::Fresh).await?;
+        let size = Size {
+            pools,
+            workers,
+            already: 0,
+            strategy: StrategyName::Weighted,
+            waiting: 0,
+            tasks: 0,
+            settling_seconds: 0,
+        };
+        place.in_own_process(size, Step::Fill)?;
+        Ok(Self { place, size })
+    }
+
+    pub(crate) fn command(&self) -> anyhow::Result<Command> {
+        self.place.process(self.size, Step::Pages)
     }
 }
 
@@ -331,6 +367,7 @@ pub(crate) async fn part(arguments: PartArguments) -> anyhow::Result<()> {
     } = &arguments;
     let host = Host::start(folder, database, strategy, cloud::PROVIDER).await?;
     let figures = match arguments.step {
+        Step::Pages => return pages::serve(&host).await,
         Step::Fill => fill::fill(&host, arguments.size).await?,
         Step::Latency => latency::measure(&host, arguments.size).await?,
         Step::Claims => claims::measure(&host, arguments.size).await?,

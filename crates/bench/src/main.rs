@@ -14,6 +14,7 @@ mod load;
 mod machine;
 mod output;
 mod paced;
+mod pages;
 mod postgres;
 mod prepare;
 mod processor;
@@ -91,6 +92,11 @@ enum Verb {
     /// Run it by `scripts/with-zookeeper`, which starts a private ZooKeeper. Builders are
     /// processes; builds are short shell commands, and uploads are simulated.
     Images(images::Arguments),
+    /// Measure the pages in Chromium: first byte, complete page, a change, many open tabs
+    ///
+    /// The pages of `fleetwright demo`, and of a server with a large fleet and a day of history. It
+    /// needs Chromium, Node and the packages that `./check` installs for the tests of pages.
+    Pages(pages::Arguments),
     /// Measure the tree: calls, the hand-over of a lock, an idle client
     ///
     /// The embedded tree and ZooKeeper. Run it by `scripts/with-zookeeper`.
@@ -126,6 +132,7 @@ async fn run(verb: Verb, as_json: bool) -> anyhow::Result<()> {
         Verb::FleetPart(arguments) => fleet::part(arguments).await,
         Verb::Rules(arguments) => rules::run(arguments, as_json).await,
         Verb::Images(arguments) => images::run(arguments, as_json).await,
+        Verb::Pages(arguments) => pages::run(arguments, as_json).await,
         Verb::Tree(arguments) => tree::run(arguments, as_json).await,
         Verb::RulesPart => rules::part(),
         Verb::Bare => bare::serve().await,

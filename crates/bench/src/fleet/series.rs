@@ -83,7 +83,7 @@ pub(crate) async fn measure(host: &Host, database: &str) -> anyhow::Result<Value
 }
 
 /// Copies the last minute to all minutes and hours of a day after it.
-async fn fill_day(store: &Store, last: Timestamp) -> anyhow::Result<()> {
+pub(super) async fn fill_day(store: &Store, last: Timestamp) -> anyhow::Result<()> {
     let hour = last.start_of(HOUR_MS);
     let sql = COPY.replace("#last", &last.as_millis().to_string());
     let sql = sql.replace("#hour", &hour.as_millis().to_string());

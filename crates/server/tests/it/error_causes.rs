@@ -200,8 +200,8 @@ on_both!(errors_that_come_between_two_pages_move_no_cause, |world| {
         let path = format!("{CAUSES}?order={order}&limit=1");
         let first = world.get(&path).await.expect(200);
         let expected = match order {
-            "newest" => ["1 the disk of i-4 is full", "3 no capacity for i-3"],
-            _ => ["3 no capacity for i-3", "1 the disk of i-4 is full"],
+            "newest" => ["1 the disk of i-4 is full", "3 no capacity for i-2"],
+            _ => ["3 no capacity for i-2", "1 the disk of i-4 is full"],
         };
         assert_eq!(causes(&first), expected[..1]);
         // Each of both causes gets one.
