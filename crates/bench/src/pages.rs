@@ -102,6 +102,10 @@ fn visits(browser: &mut Browser, times: u32) -> anyhow::Result<Value> {
             continue;
         };
         let visits = browser.visit(&url, times)?;
+        if visits.is_empty() {
+            output::note(&format!("{url} cannot be shown"));
+            continue;
+        }
         let all = |name: &str| -> Vec<f64> {
             let values = visits.iter().filter_map(|visit| visit[name].as_f64());
             values.collect()

@@ -93,7 +93,7 @@ impl Sources {
     fn sample(self, pools: &PoolFacts) -> Sample {
         let mut values = BTreeMap::new();
         self.levels.add_to(&mut values, pools);
-        self.add_tallies(&mut values);
+        self.add_tallies(&mut values, pools);
         let of_pools = values.iter().filter(|((_, config), _)| config.is_empty());
         let mut all = Values::default();
         for (_, of_pool) in of_pools {
@@ -108,7 +108,8 @@ impl Sources {
         }
     }
 
-    fn add_tallies(&self, values: &mut BTreeMap<SeriesName, Values>) {
+    fn add_tallies(&self, values: &mut BTreeMap<SeriesName, Values>, pools: &PoolFacts) {
+        let ids: BTreeSet<&str> = pools.maxima.keys().map(PoolId::as_str).collect();
         let none = FleetLevels::default();
         for launch in &self.counted.launches {
             let tallies = FleetCounts {
@@ -126,7 +127,9 @@ impl Sources {
             };
             add(values, &account.name, none, tallies);
         }
-        for account in &self.counted.waits {
+        // Tasks of a queue without a pool are in no series.
+        let waits = self.counted.waits.iter();
+        for account in waits.filter(|account| ids.contains(account.pool.as_str())) {
             let tallies = FleetCounts {
                 waited: account.total - account.counted,
                 ..FleetCounts::default()

@@ -62,13 +62,15 @@ pub struct FleetStatus {
     pub pools: Vec<PoolStatus>,
     /// In no order.
     pub problems: Vec<FleetProblem>,
+    /// The cost today, and for an hour, of machines whose pool was deleted.
+    pub cost_of_deleted: (i64, i64),
 }
 
 impl FleetStatus {
-    /// The sums of all pools.
+    /// The sums of all pools, and the costs of those that were deleted as well.
     pub fn totals(&self) -> (FleetLevels, i64, i64) {
         let mut sum = Values::default();
-        let (mut today, mut hourly) = (0_i64, 0_i64);
+        let (mut today, mut hourly) = self.cost_of_deleted;
         for pool in &self.pools {
             let levels = pool.levels;
             sum.add(&Values {
@@ -97,14 +99,14 @@ pub async fn read(engine: &Arc<Engine>, now: Timestamp) -> store::Result<FleetSt
     let waits: BTreeMap<&PoolId, &Boundary> =
         facts.waits.iter().map(|(id, wait)| (id, wait)).collect();
     let mut statuses: Vec<PoolStatus> = Vec::with_capacity(pools.maxima.len());
-    let (errors, costs) = (facts.errors_by_pool(), facts.costs_by_pool());
+    let (errors, mut costs) = (facts.errors_by_pool(), facts.costs_by_pool());
     for (id, maximum) in &pools.maxima {
         let of_pool = values.get(&(id.to_string(), String::new()));
         let levels = of_pool.map(|values| values.levels).unwrap_or_default();
         let wait = waits.get(id).copied().filter(|_| levels.waiting > 0);
         let n_waiting = u64::try_from(levels.waiting).unwrap_or(0);
         problems.extend(wait.and_then(|wait| of_wait(id, n_waiting, wait.cause, Some(wait.at))));
-        let (cost_today, cost_per_hour) = costs.get(id).copied().unwrap_or_default();
+        let (cost_today, cost_per_hour) = costs.remove(id).unwrap_or_default();
         statuses.push(PoolStatus {
             id: id.clone(),
             levels,
@@ -117,10 +119,15 @@ pub async fn read(engine: &Arc<Engine>, now: Timestamp) -> store::Result<FleetSt
         });
     }
     mark_trouble(&mut statuses, &problems);
+    let rest = costs.into_values();
+    let cost_of_deleted = rest.fold((0_i64, 0_i64), |sum, (today, hourly)| {
+        (sum.0.saturating_add(today), sum.1.saturating_add(hourly))
+    });
     Ok(FleetStatus {
         now,
         pools: statuses,
         problems,
+        cost_of_deleted,
     })
 }
 

@@ -75,9 +75,9 @@ pub fn of_wait(
         WaitCause::Budget => "the next period of the budget begins",
         WaitCause::Silent => "silent workers are ended",
         WaitCause::Quarantined => "the quarantine ends by itself",
+        WaitCause::Price => "bids are asked for again in each round",
+        WaitCause::NoLaunchConfig => "the pool is planned again when its launch configs change",
         WaitCause::Maximum
-        | WaitCause::Price
-        | WaitCause::NoLaunchConfig
         | WaitCause::Deciding
         | WaitCause::PlannerLate
         | WaitCause::UnknownQueue

@@ -131,8 +131,9 @@ function listen() {
     skew = Date.parse(now) - Date.now();
     wait = 500;
     hear();
-    // The server was upgraded: this page is of another release.
-    if (release !== html.dataset.release) location.reload();
+    // The server was upgraded: this page is of another release. While servers of two releases
+    // answer, pages that are loaded at once would not come to rest.
+    if (release !== html.dataset.release) setTimeout(() => location.reload(), performance.now() < 5000 ? 5000 : 0);
   });
   source.addEventListener('change', event => { hear(); apply(JSON.parse(event.data)); });
   source.addEventListener('beat', hear);

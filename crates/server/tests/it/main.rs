@@ -81,6 +81,7 @@ mod fleet_world;
 mod full_disk;
 mod hawk;
 mod health;
+mod hostile_texts;
 mod image_failures;
 mod image_rollouts;
 mod image_samples;

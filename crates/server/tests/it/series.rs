@@ -15,6 +15,7 @@ use crate::costs::{charge, report};
 use crate::database::on_both;
 use crate::fleet_two_processes::second;
 use crate::fleet_world::{Fleet, MINUTE_MS, POOL, fleet_test, machine, plain_pool, pool};
+use crate::queue_samples::task_id;
 use crate::world::World;
 
 /// The number of points that were written.
@@ -392,6 +393,22 @@ fleet_test!(spark_lines_show_peaks_and_gaps, |fleet| {
         .get(&format!("{path}&limit=1&continuationToken={token}"))
         .await;
     assert_eq!(next.expect(200)["pools"][0]["workerPoolId"], other);
+});
+
+fleet_test!(waits_count_for_pools_and_not_for_other_queues, |fleet| {
+    fleet.make_pool(POOL, plain_pool(2)).await;
+    record(&fleet.app).await;
+    let tasks = [fleet.tasks("pp/stray", 1).await, fleet.tasks(POOL, 1).await];
+    fleet.pass_ms(5 * MINUTE_MS);
+    for task in tasks {
+        let path = format!("queue:/task/{}/cancel", task_id(task));
+        fleet.post(&path, json!({})).await.expect(200);
+    }
+    charge(fleet).await;
+    next_minute(fleet).await;
+    for path in ["", OF_POOL] {
+        assert_eq!(sum(&points(fleet, path).await, "waited"), 5 * MINUTE_MS);
+    }
 });
 
 on_both!(a_time_with_too_many_points_is_refused, |world| {

@@ -8,6 +8,7 @@ use server::background::Learner;
 use server::background::driver::BackgroundTask;
 
 use crate::authorization::{Case, case};
+use crate::costs::charge;
 use crate::database::on_both;
 use crate::fleet_world::{Fleet, MINUTE_MS, POOL, fleet_test, machine, plain_pool, pool};
 use crate::samples::{static_pool, static_worker};
@@ -70,6 +71,26 @@ fleet_test!(a_fleet_at_work_is_well, |fleet| {
     assert_eq!((&shown["busy"], &shown["maximum"]), (&json!(2), &json!(4)));
     assert_eq!(shown["trouble"], json!([]));
     assert_eq!(shown["wait"], Value::Null);
+});
+
+fleet_test!(the_cost_of_a_deleted_pool_counts, |fleet| {
+    fleet.one.fake.keep_bill();
+    let mut machine = machine("a");
+    machine["price"] = json!(6.0);
+    fleet.make_pool(POOL, pool("one", 0, 2, &[machine])).await;
+    fleet.busy(POOL, 2).await;
+    fleet.pass_ms(MINUTE_MS);
+    charge(fleet).await;
+    let before = status(fleet).await["totals"].clone();
+    assert!(before["costToday"].as_i64().unwrap() > 0, "{before}");
+    assert_eq!(before["costPerHour"], 12_000_000);
+    let gone = fleet.write(|tx| store::pools::delete(tx, &POOL.parse().unwrap()));
+    gone.await;
+    let after = status(fleet).await;
+    assert_eq!(after["pools"]["all"], 0);
+    assert_eq!(after["totals"]["costPerHour"], before["costPerHour"]);
+    // A second later.
+    assert!(after["totals"]["costToday"].as_i64() > before["costToday"].as_i64());
 });
 
 fleet_test!(refused_launches_are_named_with_their_cause, |fleet| {

@@ -278,6 +278,7 @@ mod tests {
                 now: Timestamp::from_millis(0),
                 pools: Vec::new(),
                 problems: vec![problem; count],
+                cost_of_deleted: (0, 0),
             };
             let reply = reply(&status, &Arc::default(), MAX_PROBLEMS);
             assert_eq!(
