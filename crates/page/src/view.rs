@@ -13,6 +13,8 @@ pub struct Visit<'a> {
     pub query: Vec<(String, String)>,
     pub now: Timestamp,
     pub person: Option<Person>,
+    /// The page is opened: what was known some seconds ago will do, because it hears of changes.
+    pub is_opened: bool,
 }
 
 /// The person who looks.

@@ -1,51 +1,82 @@
 //! The state of the fleet, read at most once a second for all callers.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use domain::status::{
     FleetProblem, LatePart, of_part, of_standing, of_step, of_unreadable, sort_worst_first,
 };
 use domain::time::{Clock, Timestamp};
-use engine::Engine;
 use engine::status::{self, FleetStatus};
 use images::ImageTree;
 use tokio::sync::Mutex;
+
+use crate::app::App;
 
 /// How long a status counts as current.
 const FRESH_MS: i64 = 1_000;
 
 /// The last status. Callers at the same time wait for the same one.
 #[derive(Default)]
-pub struct LastStatus(Mutex<Option<Arc<FleetStatus>>>);
+pub struct LastStatus {
+    last: RwLock<Option<Arc<FleetStatus>>>,
+    /// Whoever reads.
+    turn: Mutex<()>,
+}
 
 impl LastStatus {
-    /// The state of all pools and the problems, the worst first, for a caller who asked then. A
-    /// status that was read while the caller waited is as good.
-    pub(crate) async fn read(
-        &self,
-        engine: &Arc<Engine>,
-        images: Option<Arc<ImageTree>>,
-        asked: Timestamp,
-    ) -> store::Result<Arc<FleetStatus>> {
-        let mut last = self.0.lock().await;
-        let now = engine.clock.now();
+    /// The last status, for a caller who asked then and is content with one of this age.
+    fn known(&self, now: Timestamp, asked: Timestamp, most_ms: i64) -> Option<Arc<FleetStatus>> {
+        let last = self.last.read().unwrap_or_else(PoisonError::into_inner);
+        let last = last.as_ref()?;
         // After the clock was set back, the last status is in the future, and is read again.
-        if let Some(last) = &*last
-            && last.now <= now
-            && asked.millis_since(last.now) < FRESH_MS
-        {
-            return Ok(Arc::clone(last));
-        }
-        let mut status = status::read(engine, now).await?;
-        if let Some(images) = images {
-            status.problems.extend(of_images(&images, now));
-        }
-        status.problems.extend(of_clock(engine.clock.as_ref()));
-        sort_worst_first(&mut status.problems);
-        let status = Arc::new(status);
-        *last = Some(Arc::clone(&status));
-        Ok(status)
+        let is_known = last.now <= now && asked.millis_since(last.now) < most_ms;
+        is_known.then(|| Arc::clone(last))
     }
+}
+
+/// The state of all pools and the problems, the worst first, for a caller who asked then. A status
+/// that was read while the caller waited is as good. Who accepts an older one does not wait: a newer
+/// one is read for the next caller.
+pub(crate) async fn read(
+    app: &Arc<App>,
+    asked: Timestamp,
+    most_ms: i64,
+) -> store::Result<Arc<FleetStatus>> {
+    let (status, now) = (&app.fleet_status, app.engine.clock.now());
+    if let Some(known) = status.known(now, asked, FRESH_MS) {
+        return Ok(known);
+    }
+    let Some(known) = status.known(now, asked, most_ms) else {
+        return read_again(app, asked).await;
+    };
+    if status.turn.try_lock().is_ok() {
+        let app = Arc::clone(app);
+        tokio::spawn(async move {
+            if let Err(error) = read_again(&app, asked).await {
+                tracing::debug!(%error, "cannot read the state of the fleet: {error}");
+            }
+        });
+    }
+    Ok(known)
+}
+
+async fn read_again(app: &App, asked: Timestamp) -> store::Result<Arc<FleetStatus>> {
+    let engine = &app.engine;
+    let _turn = app.fleet_status.turn.lock().await;
+    let now = engine.clock.now();
+    if let Some(known) = app.fleet_status.known(now, asked, FRESH_MS) {
+        return Ok(known);
+    }
+    let mut status = status::read(engine, now).await?;
+    if let Some(images) = app.tree.images() {
+        status.problems.extend(of_images(&images, now));
+    }
+    status.problems.extend(of_clock(engine.clock.as_ref()));
+    sort_worst_first(&mut status.problems);
+    let status = Arc::new(status);
+    let last = &app.fleet_status.last;
+    *last.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&status));
+    Ok(status)
 }
 
 /// Facts about the clock of this process.

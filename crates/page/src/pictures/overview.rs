@@ -21,6 +21,8 @@ const PAGE: u32 = 50;
 const PROBLEMS: usize = 8;
 const SPARK_MS: i64 = 6 * HOUR_MS;
 const SPARK_PARTS: u32 = 36;
+/// In a large fleet it takes longer to read the state than people wait gladly.
+const KNOWN_S: u32 = 10;
 
 pub(super) async fn show(visit: &Visit<'_>) -> Shown {
     let after = visit.query("after");
@@ -30,11 +32,13 @@ pub(super) async fn show(visit: &Visit<'_>) -> Shown {
         _ => "trouble",
     };
     let from = visit.now.plus_millis(-SPARK_MS).to_string();
+    let max_age = visit.is_opened.then_some(KNOWN_S);
     let calls = [
-        Call::get(FLEETWRIGHT, &["status"]),
+        Call::get(FLEETWRIGHT, &["status"]).query("maxAge", max_age),
         Call::get(FLEETWRIGHT, &["status", "pools"])
             .query("limit", Some(PAGE))
             .query("order", Some(order))
+            .query("maxAge", max_age)
             .query("search", (!search.is_empty()).then_some(search))
             .query("continuationToken", (!after.is_empty()).then_some(after)),
         Call::get(FLEETWRIGHT, &["series"]).query("from", Some(&from)),

@@ -61,7 +61,11 @@ const SERIES: &[Query] = &[
     query("step", "^(minute|hour|day)$"),
 ];
 
+/// Seconds, at most a minute.
+const MAX_AGE: Query = query("maxAge", "^([1-5]?[0-9]|60)$");
+
 const POOL_STATUS: &[Query] = &[
+    MAX_AGE,
     query("search", "^.{1,100}$"),
     query("order", "^(trouble|waiting|name|cost)$"),
     TOKEN,
@@ -268,6 +272,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
     ),
     on("status", Get, "/status")
         .runs(|call| Box::pin(status::read(call)))
+        .query(&[MAX_AGE])
         .output("fleet-status.json")
         .scope("fleetwright:read-status")
         .about(STATUS, "Is all well?")
@@ -275,7 +280,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
             "What is wrong now, the worst first, each with a reason, what the program does about \
              it and when, and what a person can do; then sums over all pools. Parts for which the \
              caller lacks a scope are left out, and `missingScopes` names these scopes. At most a \
-             second old.",
+             second old, or `maxAge` seconds.",
         ),
     on("statusOfPools", Get, "/status/pools")
         .runs(|call| Box::pin(status::pools(call)))
@@ -287,7 +292,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
             "The state of each pool, ordered over all pools by `order` (by default `trouble`): \
              capacity by state, waiting tasks and their cause, errors of the last hour, the cost \
              of the day with the scopes for it, and what is wrong. `search` selects pools whose id \
-             contains it. At most a second old.",
+             contains it. At most a second old, or `maxAge` seconds.",
         ),
     on("readRecording", Get, "/recording")
         .runs(|call| Box::pin(recording::read(call)))

@@ -324,6 +324,24 @@ fleet_test!(pools_are_ordered_over_all_pages, |fleet| {
     }
 });
 
+on_both!(who_accepts_an_older_status_does_not_wait, |world| {
+    let first = read(world).await["asOf"].clone();
+    let path = "fleetwright:/status?maxAge=10";
+    let known = async |world: &World| world.get(path).await.expect(200)["asOf"].clone();
+    world.clock.advance_ms(5_000);
+    assert_eq!(known(world).await, first);
+    // Meanwhile a newer one is read.
+    while known(world).await == first {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(known(world).await, world.now().to_string());
+    world.clock.advance_ms(10_000);
+    assert_eq!(known(world).await, world.now().to_string());
+    world.clock.advance_ms(1_000);
+    assert_eq!(read(world).await["asOf"], world.now().to_string());
+    world.get("fleetwright:/status?maxAge=61").await.expect(400);
+});
+
 on_both!(many_pools_cost_no_further_statements, |world| {
     let mut statements = Vec::new();
     let mut n_pools = 0;

@@ -7,6 +7,7 @@ use access::scope::ScopeSet;
 use domain::id::PoolId;
 use domain::series::FleetLevels;
 use domain::status::{FleetProblem, ProblemSubject, Severity};
+use domain::time::SECOND_MS;
 use engine::status::{FleetStatus, PoolStatus};
 use serde_json::{Map, Value, json};
 
@@ -15,21 +16,23 @@ use crate::api::{
     error::ApiError,
     reply::{Reply, without_nulls},
 };
+use crate::fleet_status;
 
 /// Problems of a reply, the worst.
 const MAX_PROBLEMS: usize = 200;
 const READ_COST: &str = "fleetwright:read-cost:all";
 
-async fn fleet_status(call: &Call) -> Result<Arc<FleetStatus>, ApiError> {
-    let app = &call.app;
-    let read = app
-        .fleet_status
-        .read(&app.engine, app.tree.images(), call.now);
-    Ok(read.await?)
+async fn last(call: &Call) -> Result<Arc<FleetStatus>, ApiError> {
+    let most_ms = match call.query("maxAge") {
+        None => 0,
+        // The pattern of the parameter admits nothing else.
+        Some(seconds) => seconds.parse::<i64>().unwrap_or(0) * SECOND_MS,
+    };
+    Ok(fleet_status::read(&call.app, call.now, most_ms).await?)
 }
 
 pub(super) async fn read(call: Call) -> Result<Reply, ApiError> {
-    let status = fleet_status(&call).await?;
+    let status = last(&call).await?;
     Reply::json(&reply(&status, &call.scopes(), MAX_PROBLEMS))
 }
 
@@ -204,7 +207,7 @@ fn rank(pool: &PoolStatus) -> i64 {
 
 pub(super) async fn pools(call: Call) -> Result<Reply, ApiError> {
     let (order, page) = (Order::parse(&call)?, call.page::<Place>()?);
-    let status = fleet_status(&call).await?;
+    let status = last(&call).await?;
     let scopes = call.scopes();
     let search = call.query("search").unwrap_or_default().to_lowercase();
     let has_text = |pool: &&PoolStatus| pool.id.as_str().to_lowercase().contains(&search);

@@ -224,6 +224,7 @@ impl PersonApi {
             query: pairs(query)?,
             now: self.now(),
             person: self.shown(),
+            is_opened: true,
         })
     }
 

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use futures_util::stream::{self, Stream};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode};
-use page::{Listens, View, assets};
+use page::{Listens, View, Visit, assets};
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -287,6 +287,10 @@ impl Watch {
         let (path, query) = self.key.url.split_once('?').unwrap_or((&self.key.url, ""));
         let Some(visit) = person.visit(path, query) else {
             return Ok(None);
+        };
+        let visit = Visit {
+            is_opened: false,
+            ..visit
         };
         Ok(page::show(&visit).await.ok())
     }
