@@ -1,5 +1,8 @@
 //! The pictures: one file for each, and the addresses that lead to them.
 
+mod canary;
+mod changes;
+mod decision;
 mod drawn;
 mod errors;
 mod events;
@@ -15,6 +18,7 @@ mod startup;
 mod task;
 mod waiting;
 mod worker;
+mod worker_life;
 mod workers;
 
 use crate::view::{Problem, Shown, Visit};

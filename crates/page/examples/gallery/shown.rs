@@ -1,11 +1,11 @@
 //! The charts of the pages.
 
-use maud::{Markup, html};
+use maud::{Markup, Render as _, html};
 use page::charts::{
-    BarPart, Bin, Board, BoardCell, BoardRow, CanaryChart, CapacityChart, FailureRate, Gather,
-    Gauge, HeatMap, HeatRow, Histogram, Life, LifeLine, Line, LineChart, Mark, MarkKind, Row,
-    RowChart, RowShape, Scrubber, Segment, Series, ShareBar, SparkLine, SparkScale, Start,
-    TimeBars, TimeRange, Tone, Unit, WorkerStates,
+    BarPart, Bin, Board, BoardCell, BoardRow, CanaryChart, CanaryPoint, CapacityChart, FailureRate,
+    Gather, Gauge, HeatMap, HeatRow, Histogram, Life, LifeLine, Line, LineChart, Mark, MarkKind,
+    MomentLinks, Row, RowChart, RowShape, Scrubber, Segment, Series, ShareBar, SparkLine,
+    SparkScale, TimeBars, TimeRange, Tone, Unit, WorkerStates, interval_of,
 };
 
 use crate::data::{HOUR_MS, MINUTE_MS, N_MINUTES, PoolSeries, START_MS, noise, pool};
@@ -83,7 +83,7 @@ pub(crate) fn extreme() -> Markup {
                 series,
             }],
         }
-        .render_now()
+        .render()
     };
     html! {
         h2 { "Few tasks, many workers" } (capacity("proj-test/linux", range(), &small))
@@ -95,20 +95,6 @@ pub(crate) fn extreme() -> Markup {
         h2 { "Script in a name" }
         (capacity("<script>alert(1)</script>\"'&", range(), &pool(4, 9.0)))
     }
-}
-
-trait RenderNow {
-    fn render_now(&self) -> Markup;
-}
-
-impl<T: maud::Render> RenderNow for T {
-    fn render_now(&self) -> Markup {
-        self.render()
-    }
-}
-
-pub(crate) fn sparks() -> Markup {
-    spark_table(1_000)
 }
 
 fn capacity(title: &str, range: TimeRange, pool: &PoolSeries) -> Markup {
@@ -142,8 +128,12 @@ fn capacity(title: &str, range: TimeRange, pool: &PoolSeries) -> Markup {
         max: Some(&pool.limit),
         refused: &pool.refused,
         marks: &marks,
+        moments: Some(MomentLinks {
+            before: "?at=",
+            after: "",
+        }),
     }
-    .render_now()
+    .render()
 }
 
 fn spark_table(n: i64) -> Markup {
@@ -211,7 +201,7 @@ fn time_bars(title: &str, unit: Unit, gather: Gather, parts: &[(&str, Tone, Seri
         gather,
         parts: &parts,
     }
-    .render_now()
+    .render()
 }
 
 fn causes() -> Markup {
@@ -295,7 +285,7 @@ fn heat() -> Markup {
         columns: &["09:00", "10:00", "11:00", "12:00", "13:00", "14:00"],
         rows: &rows,
     }
-    .render_now()
+    .render()
 }
 
 fn board() -> Markup {
@@ -342,7 +332,7 @@ fn board() -> Markup {
         columns: &["us-east-1", "us-west-2", "eu-west-1", "ap-south-1"],
         rows: &rows,
     }
-    .render_now()
+    .render()
 }
 
 fn task() -> Markup {
@@ -391,7 +381,7 @@ fn task() -> Markup {
             },
         ],
     }
-    .render_now()
+    .render()
 }
 
 fn times() -> Markup {
@@ -415,38 +405,37 @@ fn times() -> Markup {
         bins: &bins,
         quantiles: &[("median", 18_000.0), ("95 %", 52_000.0)],
     }
-    .render_now()
+    .render()
 }
 
 fn canary() -> Markup {
-    let mut evidence = 0.0;
-    let starts: Vec<Start> = (0..61)
-        .map(|number| {
-            let has_failed = number == 26;
-            evidence += if has_failed { 0.9 } else { -0.05 };
-            Start {
-                evidence,
-                has_failed,
-            }
+    let points: Vec<CanaryPoint> = (0..24)
+        .map(|number| CanaryPoint {
+            at_ms: START_MS + number * 15 * MINUTE_MS,
+            worse: if number > 8 { 0.3 } else { 0.0 },
+            as_good: (noise(9, number) * 0.1) + number as f64 * 0.03,
         })
         .collect();
-    CanaryChart {
-        title: "linux-amd64 212 against 211",
-        starts: &starts,
-        promote_at: -2.3,
-        roll_back_at: 2.7,
-        new: FailureRate {
-            n_starts: 61.0,
-            n_failed: 1.0,
-            interval: (0.003, 0.087),
-        },
-        control: FailureRate {
-            n_starts: 548.0,
-            n_failed: 11.0,
-            interval: (0.011, 0.036),
-        },
+    let rate = |of, is_new, n_failed, n| FailureRate {
+        of,
+        is_new,
+        n,
+        n_failed,
+        interval: interval_of(n_failed, n),
+    };
+    html! {
+        (CanaryChart {
+            title: "linux-amd64 212 against 211",
+            range: range(),
+            points: &points,
+            rates: &[
+                rate("starts", true, 1.0, 61.0),
+                rate("starts", false, 11.0, 548.0),
+                rate("tasks", true, 0.0, 0.0),
+                rate("tasks", false, 3.0, 400.0),
+            ],
+        })
     }
-    .render_now()
 }
 
 fn strategies() -> Markup {

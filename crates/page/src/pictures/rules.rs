@@ -10,6 +10,7 @@ use crate::form::Done;
 use crate::frame;
 use crate::json::Json as _;
 use crate::links;
+use crate::numbers::dollars;
 use crate::parts::{empty, first_lines, heads, more, table};
 use crate::view::{Listens, Part, Problem, Shown, View, Visit};
 use crate::words::{ago, count, counted};
@@ -266,7 +267,7 @@ fn planned(plan: &Value) -> Markup {
                     (crate::words::count_cell(pool.list(name).len() as u64))
                 }
                 (crate::words::count_cell(pool.count("outdatedWorkers")))
-                td .n { @if let Some(cost) = pool.number("costDifference") { (super::pool::price(cost)) } }
+                td .n { @if let Some(cost) = pool.number("costDifference") { (dollars(cost)) } }
             }
         }
     };
