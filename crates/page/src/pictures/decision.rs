@@ -200,7 +200,7 @@ fn launches(visit: &Visit<'_>, launches: &[Value], shown: Option<&Value>) -> Mar
                 (count_cell(launch.count("machines")))
                 (count_cell(launch.count("made")))
                 td { (launch.text("state")) }
-                td .wrap.cz { (launch.text("cause")) " " (launch.text("problem")) }
+                td .wrap.cz { (problem(launch)) }
             }
         }
     };
@@ -219,6 +219,15 @@ fn launches(visit: &Visit<'_>, launches: &[Value], shown: Option<&Value>) -> Mar
             h3 { "Launches up to then" }
             (table("Launches", &head, &rows))
         }
+    }
+}
+
+/// The problem of a launch. Most begin with their cause.
+fn problem(launch: &Value) -> String {
+    let (cause, problem) = (launch.text("cause"), launch.text("problem"));
+    match problem.starts_with(cause) {
+        true => problem.to_owned(),
+        false => format!("{cause}: {problem}"),
     }
 }
 

@@ -65,17 +65,15 @@ fn report(
             "providerId": provider_id.as_str(),
         })
     };
-    let (mut places, _) = rows(machines, place, place_json, max_lines);
-    let mut by_place: BTreeMap<(&str, &str), Vec<&StartedMachine>> = BTreeMap::new();
+    let (mut places, _) = rows(machines, &place, place_json, max_lines);
+    let mut by_place: BTreeMap<(String, String), Vec<&StartedMachine>> = BTreeMap::new();
     for machine in machines {
-        let place = (
-            machine.provider_id.as_str(),
-            machine.moments.region.as_str(),
-        );
+        let (provider_id, region) = place(machine);
+        let place = (provider_id.to_string(), region.to_string());
         by_place.entry(place).or_default().push(machine);
     }
     for row in &mut places {
-        let text = |name: &str| row[name].as_str().unwrap_or_default();
+        let text = |name: &str| row[name].as_str().unwrap_or_default().to_owned();
         let of_place = by_place.remove(&(text("providerId"), text("region")));
         row["histograms"] = histograms(of_place.unwrap_or_default().into_iter());
     }
