@@ -35,7 +35,7 @@ pub use lines::{Line, LineChart};
 pub use plot::MomentLinks;
 pub use rows::{Row, RowChart, RowShape};
 pub use series::{Gather, Series};
-pub use spark::{SparkLine, SparkScale};
+pub use spark::SparkLine;
 pub use time::{Scrubber, TimeRange};
 pub use tone::{Tone, hatches};
 pub use unit::Unit;

@@ -23,10 +23,18 @@ mod worker;
 mod worker_life;
 mod workers;
 
+use maud::html;
+
 use crate::view::{Problem, Shown, Visit};
 
-/// The page at the address of a visit.
+/// The page at the address of a visit. Its title is a section, too, because it changes with them.
 pub async fn show(visit: &Visit<'_>) -> Shown {
+    let view = picture(visit).await?;
+    let title = view.window_title();
+    Ok(view.section("title", html! { span hidden { (title) } }))
+}
+
+async fn picture(visit: &Visit<'_>) -> Shown {
     let path: Vec<&str> = visit.path.iter().map(String::as_str).collect();
     match path.as_slice() {
         [] => overview::show(visit).await,

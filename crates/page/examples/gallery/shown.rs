@@ -4,8 +4,8 @@ use maud::{Markup, Render as _, html};
 use page::charts::{
     BarPart, Bin, Board, BoardCell, BoardRow, CanaryChart, CanaryPoint, CapacityChart, FailureRate,
     Gather, Gauge, HeatMap, HeatRow, Histogram, Life, LifeLine, Line, LineChart, Mark, MarkKind,
-    MomentLinks, Row, RowChart, RowShape, Scrubber, Segment, Series, ShareBar, SparkLine,
-    SparkScale, TimeBars, TimeRange, Tone, Unit, WorkerStates, interval_of,
+    MomentLinks, Row, RowChart, RowShape, Scrubber, Segment, Series, ShareBar, SparkLine, TimeBars,
+    TimeRange, Tone, Unit, WorkerStates, interval_of,
 };
 
 use crate::data::{HOUR_MS, MINUTE_MS, N_MINUTES, PoolSeries, START_MS, noise, pool};
@@ -21,7 +21,7 @@ pub(crate) fn usual() -> Markup {
         (capacity("proj-build/linux-large", range(), &build))
         (Scrubber { range: range(), step_ms: MINUTE_MS, label: "Time", keep: &[("pool", "a&b")] })
         h2 { "Spark lines" }
-        (spark_table(3))
+        (spark_table())
         h2 { "Cost by use" }
         (cost())
         h2 { "Waiting tasks by cause" }
@@ -124,7 +124,6 @@ fn capacity(title: &str, range: TimeRange, pool: &PoolSeries) -> Markup {
             leaving: &pool.leaving,
         },
         waiting: &pool.waiting,
-        min: None,
         max: Some(&pool.limit),
         refused: &pool.refused,
         marks: &marks,
@@ -136,27 +135,22 @@ fn capacity(title: &str, range: TimeRange, pool: &PoolSeries) -> Markup {
     .render()
 }
 
-fn spark_table(n: i64) -> Markup {
+fn spark_table() -> Markup {
     html! {
         div class="tw" role="region" aria-label="Pools" tabindex="0" { table {
-            thead { tr { th { "Pool" } th { "Own scale" } @if n < 10 { th { "Common scale" } } } }
+            thead { tr { th { "Pool" } th { "6 h" } } }
             tbody {
-                @for number in 1..=n {
-                    @let limit = 20.0 + 70.0 * noise(9, number);
-                    @let pool = pool(number, limit.round());
-                    @let refused = pool.refused.values.iter().zip(0..);
-                    @let refused: Vec<i64> = refused
-                        .filter(|(n, _)| n.is_some_and(|n| n > 0.0))
-                        .map(|(_, minute)| START_MS + minute * MINUTE_MS)
-                        .collect();
-                    @let spark = |scale| SparkLine {
-                        range: range(), waiting: &pool.waiting, capacity: &pool.capacity,
-                        limit: Some(limit.round()), refused_ms: &refused, scale
-                    };
+                @for number in 1..=3 {
+                    @let limit = (20.0 + 70.0 * noise(9, number)).round();
+                    @let pool = pool(number, limit);
                     tr {
                         th scope="row" { "proj-" (number) "/linux" }
-                        td { (spark(SparkScale::Own)) }
-                        @if n < 10 { td { (spark(SparkScale::Common(90.0))) } }
+                        td {
+                            (SparkLine {
+                                range: range(), waiting: &pool.waiting, capacity: &pool.capacity,
+                                limit: Some(limit),
+                            })
+                        }
                     }
                 }
             }

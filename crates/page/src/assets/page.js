@@ -47,7 +47,9 @@ function relative(moment) {
 let skew = 0;
 function times() {
   for (const time of all('time')) {
-    const text = relative(Date.parse(time.dateTime));
+    let text = relative(Date.parse(time.dateTime));
+    // In sentences such as "until 5 h from now".
+    if ('from' in time.dataset) text = text.replace(/^in (.*)/, '$1 from now');
     if (time.textContent !== text) time.textContent = text;
   }
 }
@@ -113,6 +115,7 @@ function say(text, isLive) {
 }
 function replace(part, made) {
   morph(part, made);
+  if (part.id === 'title') document.title = part.textContent;
   dispatchEvent(new CustomEvent('changed', { detail: part }));
 }
 function apply(changes) {

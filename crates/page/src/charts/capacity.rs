@@ -55,7 +55,6 @@ pub struct CapacityChart<'a> {
     pub range: TimeRange,
     pub states: WorkerStates<'a>,
     pub waiting: &'a Series,
-    pub min: Option<&'a Series>,
     pub max: Option<&'a Series>,
     /// How many launches were refused in each step.
     pub refused: &'a Series,
@@ -72,7 +71,6 @@ struct Gathered {
     /// Busy; busy and idle; and so on.
     sums: Vec<Vec<Option<f64>>>,
     waiting: Vec<Option<f64>>,
-    min: Option<Vec<Option<f64>>>,
     max: Option<Vec<Option<f64>>>,
     refused: Vec<Option<f64>>,
 }
@@ -160,7 +158,6 @@ impl CapacityChart<'_> {
             states,
             sums,
             waiting: peak(self.waiting),
-            min: self.min.map(peak),
             max: self.max.map(peak),
             refused: columns.gather(self.refused, Gather::Sum),
         }
@@ -187,7 +184,6 @@ impl CapacityChart<'_> {
                     path class=(tone.stroke()) d=(line(steps(sums))) {}
                 }
             }
-            @if let Some(limits) = &gathered.min { path class="lim" d=(line(steps(limits))) {} }
             @if let Some(limits) = gathered.max.as_ref().filter(|_| has_limit) {
                 path class="lim" d=(line(steps(limits))) {}
             }
@@ -304,11 +300,8 @@ impl Gathered {
         for ((name, tone), values) in NAMES.iter().zip(&self.states).rev() {
             entries.push(count(swatch(*tone), name, values));
         }
-        let limits = [("minimum", &self.min), ("limit", &self.max)];
-        for (name, values) in limits {
-            if let Some(values) = values {
-                entries.push(count(line_swatch("lim"), name, values));
-            }
+        if let Some(values) = &self.max {
+            entries.push(count(line_swatch("lim"), "limit", values));
         }
         if self.refused.iter().flatten().any(|refused| *refused > 0.0) {
             entries.push(count(line_swatch("tick"), "refused", &self.refused));

@@ -11,7 +11,7 @@ use crate::links;
 use crate::numbers;
 use crate::parts::{empty, heads, refused, table};
 use crate::view::Visit;
-use crate::words::{ago, count, count_cell, time_taken};
+use crate::words::{ago, count, count_cell, time_taken, timed};
 
 type Explained<'a> = Result<&'a Value, &'a Refusal>;
 
@@ -103,9 +103,9 @@ impl<'a> Decisions<'a> {
                 (ago(plan.moment("created"), visit.now)) ": " (lines.next().unwrap_or_default()) "."
             }
             ul .changes {
-                @for line in lines.clone().filter(|line| !is_reason(line)) { li { (line) } }
+                @for line in lines.clone().filter(|line| !is_reason(line)) { li { (timed(line, visit.now)) } }
             }
-            @for line in lines.filter(is_reason) { p .note { (line) } }
+            @for line in lines.filter(is_reason) { p .note { (timed(line, visit.now)) } }
             (offers(self.pool, plan.list("offers")))
         }
     }

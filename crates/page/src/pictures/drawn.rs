@@ -136,7 +136,6 @@ pub(super) fn capacity(
             leaving,
         },
         waiting,
-        min: None,
         max: Some(maximum),
         refused,
         marks,

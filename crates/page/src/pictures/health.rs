@@ -9,7 +9,7 @@ use crate::json::Json as _;
 use crate::links;
 use crate::parts::{Action, choices, empty, field, heads, mark, more, table};
 use crate::view::{Part, Shown, View, Visit};
-use crate::words::{ago, count, count_cell};
+use crate::words::{ago, count, count_cell, timed};
 
 const PAGE: u32 = 200;
 /// Which launch configs are listed.
@@ -58,7 +58,9 @@ pub(super) async fn show(visit: &Visit<'_>) -> Shown {
         }
         (more(visit, reply.text("continuationToken")))
     };
-    let view = View::new(Part::Health, "Health").section("health", content);
+    let view = View::new(Part::Health, "Health")
+        .ill(n_ill as u64)
+        .section("health", content);
     Ok(view.command("fleetwright health"))
 }
 
@@ -101,7 +103,7 @@ pub(super) fn board(visit: &Visit<'_>, configs: &[Value], names_pool: bool) -> M
                 td { (state(config)) }
                 td { @if config.moment("availability.nextTry").is_some() {
                     (ago(config.moment("availability.nextTry"), visit.now)) } }
-                td .wrap.cz { (config.text("availability.reason")) }
+                td .wrap.cz { (timed(config.text("availability.reason"), visit.now)) }
                 td { (actions(visit, config, index)) }
             }
         }

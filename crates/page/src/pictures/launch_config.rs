@@ -8,7 +8,7 @@ use crate::json::Json as _;
 use crate::links;
 use crate::parts::{empty, facts, heads, id as copied, refused, table};
 use crate::view::{Listens, Part, Shown, View, Visit};
-use crate::words::{ago, count, count_cell, time_taken};
+use crate::words::{ago, count, count_cell, time_taken, timed};
 
 pub(super) async fn show(visit: &Visit<'_>, pool: &str, id: &str) -> Shown {
     let config = Call::get(WORKER_MANAGER, &["launch-config", pool, id]);
@@ -22,7 +22,7 @@ pub(super) async fn show(visit: &Visit<'_>, pool: &str, id: &str) -> Shown {
             h1 { "Launch config " (copied(id)) }
             div .r { (super::health::actions(visit, &config, 0)) }
         }
-        p .lede { (super::health::state(&config)) " " (config.text("availability.reason")) }
+        p .lede { (super::health::state(&config)) " " (timed(config.text("availability.reason"), visit.now)) }
         (facts(&[
             ("Place", html! { (config.text("place")) }),
             ("Provider", html! { (config.text("providerId")) }),

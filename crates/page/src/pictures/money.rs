@@ -12,7 +12,7 @@ use crate::json::Json as _;
 use crate::links;
 use crate::parts::{choices, empty, heads, mark, refused, table};
 use crate::view::{Part, Problem, Shown, View, Visit};
-use crate::words::{ago, money, percent};
+use crate::words::{ago, money, percent, timed};
 
 /// The uses of money, as docs/costs.md explains them.
 pub(super) const USES: [&str; 7] = [
@@ -237,7 +237,7 @@ fn budgets_of(visit: &Visit<'_>, budgets: &Result<Value, Refusal>) -> Markup {
                 td .n { (dollars(budget, "left")) }
                 td { (step) }
                 td { (ago(budget.moment("periodEnds"), visit.now)) }
-                td .wrap.cz { (budget.text("text")) }
+                td .wrap.cz { (timed(budget.text("text"), visit.now)) }
             }
         }
     };

@@ -39,6 +39,10 @@ pub(super) async fn list(visit: &Visit<'_>, document: &Value) -> Markup {
         &places.unwrap_or_default(),
         &configs.unwrap_or_default(),
     );
+    shown(&kinds)
+}
+
+fn shown(kinds: &[Kind]) -> Markup {
     html! {
         details .names open {
             summary { "Names that can be used" }
@@ -110,8 +114,23 @@ fn add_keys(keys: &mut BTreeSet<String>, value: &Value) {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use testing::sizes_around;
 
     use super::*;
+
+    #[test]
+    fn names_beyond_the_limit_are_counted() {
+        for size in sizes_around("page::pictures::names::MAX_NAMES", 300) {
+            let kind = Kind {
+                title: "Places",
+                names: (0..size).map(|number| format!("p{number}")).collect(),
+            };
+            let html = shown(&[kind]).into_string();
+            assert_eq!(html.matches("<code>").count(), size.min(300));
+            let more = format!("and {} more", size.saturating_sub(300));
+            assert_eq!(html.contains(&more), size > 300, "{size}");
+        }
+    }
 
     #[test]
     fn names_come_from_the_document_and_from_the_server() {

@@ -11,7 +11,7 @@ use crate::json::Json as _;
 use crate::numbers::dollars;
 use crate::parts::{Action, empty, heads, mark, refused, table};
 use crate::view::{Part, Problem, Shown, View, Visit};
-use crate::words::{ago, count, count_cell, percent};
+use crate::words::{ago, count, count_cell, percent, timed};
 
 pub(super) async fn show(visit: &Visit<'_>) -> Shown {
     let calls = [
@@ -53,7 +53,7 @@ fn list(visit: &Visit<'_>, providers: &[Value]) -> Markup {
                 td { @for budget in provider.list("callBudgets") { (calls(budget, visit)) } }
                 td .wrap { @for place in provider.list("places") { (prices(place)) } }
                 td { @if provider.moment("nextTry").is_some() { (ago(provider.moment("nextTry"), visit.now)) } }
-                td .wrap.cz { (provider.text("problem")) (provider.text("warning")) }
+                td .wrap.cz { (timed(provider.text("problem"), visit.now)) (timed(provider.text("warning"), visit.now)) }
             }
         }
     };

@@ -9,7 +9,7 @@ use crate::json::Json as _;
 use crate::links;
 use crate::parts::{Action, empty, facts, heads, id as copied, more, options, refused, table};
 use crate::view::{Listens, Part, Problem, Shown, View, Visit};
-use crate::words::{ago, time_taken};
+use crate::words::{ago, time_taken, timed};
 
 /// The page shows this much of the end of a log.
 const LOG_BYTES: usize = 64 * 1024;
@@ -42,7 +42,7 @@ pub(super) async fn show(visit: &Visit<'_>, id: &str) -> Shown {
         p .lede {
             "It is " b { (status.text("state")) }
             @if let Ok(explained) = &explained {
-                @if !explained.text("reason").is_empty() { ": " (explained.text("reason")) }
+                @if !explained.text("reason").is_empty() { ": " (timed(explained.text("reason"), visit.now)) }
             }
             "."
         }
@@ -90,7 +90,7 @@ fn waits(visit: &Visit<'_>, explained: &Value) -> Markup {
             p { "It does not wait. Its waits took "
                 (time_taken(explained.number("waitedMs"))) " in all." }
         } @else {
-            p { b { (explained.text("label")) } ": " (explained.text("reason")) "."
+            p { b { (explained.text("label")) } ": " (timed(explained.text("reason"), visit.now)) "."
                 @if let Some(ahead) = explained.at("ahead").as_u64() {
                     " " (crate::words::counted(ahead, "task")) " before it."
                 }

@@ -11,7 +11,7 @@ use crate::json::Json as _;
 use crate::links;
 use crate::parts::{Action, empty, facts, field, heads, id as copied, refused, table};
 use crate::view::{Listens, Part, Problem, Shown, View, Visit};
-use crate::words::{ago, count, duration};
+use crate::words::{ago, count, duration, timed};
 
 /// The newest runs that the page shows.
 const RUNS: u32 = 50;
@@ -184,7 +184,7 @@ fn story(visit: &Visit<'_>, explained: &Value) -> Markup {
                             @if took > 0 { " " i { "+" (duration(took)) } }
                         }
                     }
-                    span { (step.text("text")) }
+                    span { (timed(step.text("text"), visit.now)) }
                 }
             }
         }

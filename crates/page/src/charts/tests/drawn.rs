@@ -6,8 +6,8 @@ use super::{MINUTE_MS, MORNING_MS, minutes, range};
 use crate::charts::{
     BarPart, Bin, Board, BoardCell, BoardRow, CanaryChart, CanaryPoint, CapacityChart, FailureRate,
     Gather, Gauge, HeatMap, HeatRow, Histogram, Life, LifeLine, Line, LineChart, Mark, MarkKind,
-    MomentLinks, Row, RowChart, RowShape, Scrubber, Segment, Series, ShareBar, SparkLine,
-    SparkScale, TimeBars, TimeRange, Tone, Unit, WorkerStates,
+    MomentLinks, Row, RowChart, RowShape, Scrubber, Segment, Series, ShareBar, SparkLine, TimeBars,
+    TimeRange, Tone, Unit, WorkerStates,
 };
 
 const ATTACK: &str = "<script>alert(1)</script>\"'& onload=x";
@@ -215,8 +215,6 @@ fn spark(range: TimeRange, series: &Series) -> SparkLine<'_> {
         waiting: series,
         capacity: series,
         limit: Some(10.0),
-        refused_ms: &[MORNING_MS, MORNING_MS + MINUTE_MS],
-        scale: SparkScale::Own,
     }
 }
 
@@ -236,7 +234,6 @@ pub(super) fn capacity<'a>(
             leaving: series,
         },
         waiting: series,
-        min: Some(series),
         max: Some(series),
         refused: series,
         marks,
@@ -440,7 +437,6 @@ fn waiting_tasks_have_a_strip_of_their_own_if_the_scales_are_far_apart() {
         let chart = CapacityChart {
             states,
             waiting: &waiting,
-            min: None,
             max: None,
             ..chart
         };
@@ -573,8 +569,6 @@ fn a_spark_line_is_short() {
         waiting: &waiting,
         capacity: &capacity,
         limit: Some(5.0),
-        refused_ms: &[],
-        scale: SparkScale::Own,
     };
     insta::assert_snapshot!(line.render().into_string(), @r#"<svg class="sp" viewBox="0 0 96 26" preserveAspectRatio="none" role="img" aria-label="2 waiting, 4 workers, limit 5"><path class="c-area" d="M0 24V15h24v-9h72V24z"></path><path class="lim" d="M0 1h96"></path><path class="ln" d="M0 24h48v-23h24v14h24"></path></svg>"#);
 }
