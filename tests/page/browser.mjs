@@ -18,13 +18,13 @@ const READY = /^fleetwright(?: demo)? is ready at (.+)$/;
 const LINK = /^ {2}pages +(\S+)$/;
 const TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
 // No test depends on the speed of the machine: this only ends one that hangs.
-export const HANGS_MS = 300_000;
+const HANGS_MS = 300_000;
 const TYPES = { ".html": "text/html", ".css": "text/css", ".js": "text/javascript" };
 
 let launched;
 
 /** The browser of this process. `closeAll` ends it. */
-export function browser() {
+function browser() {
   launched ??= chromium.launch({
     timeout: HANGS_MS,
     executablePath: PROGRAM,
@@ -45,8 +45,8 @@ export function browser() {
  * A page of its own, without the cookies of others.
  *
  * `theme` is `light` or `dark`; `width` and `height` are in pixels; with `script: false` no script of
- * the page runs; `forcedColors` and `cookies` are those of Playwright. `page.problems` are the errors
- * of its scripts and of its policy.
+ * the page runs; `forcedColors` is that of Playwright, and `state` that of a signed-in browser.
+ * `page.problems` are the errors of its scripts and of its policy.
  */
 export async function open(address, look = {}) {
   const context = await (await browser()).newContext({
@@ -54,27 +54,37 @@ export async function open(address, look = {}) {
     viewport: { width: look.width ?? 1280, height: look.height ?? 900 },
     javaScriptEnabled: look.script ?? true,
     forcedColors: look.forcedColors ? "active" : "none",
+    storageState: look.state,
     reducedMotion: "reduce",
   });
   context.setDefaultTimeout(HANGS_MS);
-  if (look.cookies) await context.addCookies(look.cookies);
   const page = await context.newPage();
   page.problems = [];
   page.on("pageerror", (error) => page.problems.push(String(error)));
   page.on("console", (message) => {
     if (message.type() === "error") page.problems.push(message.text());
   });
-  await page.goto(address);
+  const answer = await page.goto(address);
+  page.status = answer?.status();
   return page;
 }
 
+/** Signs a browser in by a link. Returns its state, for the pages of others. */
+export async function signIn({ link, url }) {
+  const page = await open(link);
+  await page.click("main button");
+  await page.waitForURL(`${url}/`);
+  const state = await page.context().storageState();
+  await page.context().close();
+  return state;
+}
+
 /** What axe finds, a line for each kind with its first element. It runs outside of the page's policy. */
-export async function axe(page, { without = [] } = {}) {
+export async function axe(page) {
   await page.evaluate(axeCore.source);
-  const rules = Object.fromEntries(without.map((rule) => [rule, { enabled: false }]));
   const results = await page.evaluate(
     (options) => globalThis.axe.run(document, options),
-    { runOnly: TAGS, rules, resultTypes: ["violations"], preload: false },
+    { runOnly: TAGS, resultTypes: ["violations"], preload: false },
   );
   return results.violations.map(
     ({ id, help, nodes }) => `${id}: ${help} (${nodes.length}): ${nodes[0].html.slice(0, 200)}`,
@@ -116,11 +126,10 @@ export async function serveFolder(folder) {
  * Starts the program as `fleetwright up`, or with another command, with a folder of its own and a free port, and waits until it is
  * ready. `args` are further arguments, `folder` is that of a server that was stopped with `keep`.
  */
-export async function startServer(args = [], { folder, port, environment = {}, command = "up" } = {}) {
+export async function startServer(args = [], { folder, port, command = "up" } = {}) {
   const data = folder ?? (await mkdtemp(join(tmpdir(), "fleetwright-page-")));
   const listen = `127.0.0.1:${port ?? 0}`;
   const child = spawn(BINARY, [command, "--data", data, "--listen", listen, ...args], {
-    env: { ...process.env, ...environment },
     stdio: ["ignore", "pipe", "pipe"],
   });
   const lines = [];

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
-import { HANGS_MS, axe, browser, closeAll, sidewaysScroll, startServer } from "./browser.mjs";
+import { axe, closeAll, open, sidewaysScroll, signIn, startServer } from "./browser.mjs";
 
 const PAGES = [
   "/",
@@ -18,44 +18,29 @@ const PAGES = [
   "/money",
   "/providers",
   "/events",
+  "/images/gpu-cuda",
+  "/rules/firefly",
+  "/health?state=all",
+  "/start-up?phase=registered",
   "/pools/proj-build/linux-large",
+  "/pools/proj-mobile/android?range=7d",
 ];
 const LOOKS = [
-  { colorScheme: "light", viewport: { width: 1280, height: 900 } },
-  { colorScheme: "dark", viewport: { width: 375, height: 700 } },
+  { theme: "light" },
+  { theme: "dark", width: 375, height: 700 },
 ];
 
 let demo;
 let state;
 
-/** A browser without cookies of others. It waits as long as a busy machine needs. */
-async function fresh(options = {}) {
-  const context = await (await browser()).newContext(options);
-  context.setDefaultTimeout(HANGS_MS);
-  return context;
-}
-
-/** A page of a signed-in browser, which notes errors of scripts and of the policy. */
-async function look(options = {}) {
-  const context = await fresh({ storageState: state, ...options });
-  const page = await context.newPage();
-  page.problems = [];
-  page.on("pageerror", (error) => page.problems.push(String(error)));
-  page.on("console", (message) => {
-    if (message.type() === "error") page.problems.push(message.text());
-  });
-  return page;
+/** A page of the demo, in a browser that is signed in. */
+function look(path, options = {}) {
+  return open(`${demo.url}${path}`, { state, ...options });
 }
 
 before(async () => {
   demo = await startServer([], { command: "demo" });
-  const context = await fresh();
-  const page = await context.newPage();
-  await page.goto(demo.link);
-  await page.click("main button");
-  await page.waitForURL(`${demo.url}/`);
-  state = await context.storageState();
-  await context.close();
+  state = await signIn(demo);
 });
 
 after(async () => {
@@ -64,20 +49,17 @@ after(async () => {
 });
 
 test("a link signs in once", async () => {
-  const context = await fresh();
-  const page = await context.newPage();
-  const answer = await page.goto(demo.link);
-  assert.equal(answer.status(), 403);
+  const page = await open(demo.link);
+  assert.equal(page.status, 403);
   assert.match(await page.textContent("main"), /was used/);
-  await context.close();
+  await page.context().close();
 });
 
 for (const path of PAGES) {
   test(`${path} can be used by everybody`, async () => {
     for (const options of LOOKS) {
-      const page = await look(options);
-      const answer = await page.goto(`${demo.url}${path}`);
-      assert.equal(answer.status(), 200);
+      const page = await look(path, options);
+      assert.equal(page.status, 200);
       assert.deepEqual(await axe(page), []);
       assert.deepEqual(page.problems, []);
       await page.setViewportSize({ width: 320, height: 700 });
@@ -88,18 +70,142 @@ for (const path of PAGES) {
 }
 
 test("a page says more without its script than nothing", async () => {
-  const page = await look({ javaScriptEnabled: false });
-  await page.goto(`${demo.url}/pools/proj-build/linux-large`);
+  const page = await look("/pools/proj-build/linux-large", { script: false });
   assert.match(await page.textContent("h1"), /linux-large/);
   assert.ok((await page.locator("svg.ch").count()) > 0);
   await page.context().close();
 });
 
+test("a click in the chart of a pool shows the decision of that moment, and the address keeps it", async () => {
+  const page = await look("/pools/proj-build/linux-large?range=6h");
+  await page.locator("#decision h3", { hasText: "offers taken" }).waitFor();
+  const plot = await page.locator("#chart .over").last().boundingBox();
+  // Three hours ago the demo did not run yet.
+  await page.mouse.click(plot.x + plot.width / 2, plot.y + plot.height / 2);
+  await page.locator("#decision", { hasText: "No decision from before this moment" }).waitFor();
+  assert.match(page.url(), /range=6h&at=\d+$/);
+  const time = await page.textContent("#chart [data-when]");
+  await page.reload();
+  assert.match(await page.textContent("#decision h2"), /^Decision at /);
+  assert.equal(await page.textContent("#chart [data-when]"), time);
+  // The pointer only reads values: the cursor returns to the moment of the address.
+  await page.mouse.move(plot.x + plot.width / 4, plot.y + plot.height / 2);
+  assert.notEqual(await page.textContent("#chart [data-when]"), time);
+  await page.mouse.move(0, 0);
+  assert.equal(await page.textContent("#chart [data-when]"), time);
+  await page.locator("[data-scrub]").press("End");
+  await page.locator("#decision h2", { hasText: /^Decision$/ }).waitFor();
+  assert.match(page.url(), /range=6h$/);
+  await page.locator("#stream", { hasText: /^live$/ }).waitFor();
+  assert.deepEqual(page.problems, []);
+  await page.context().close();
+});
+
+test("without its script, links lead to the decision of a moment and back", async () => {
+  const page = await look("/pools/proj-build/linux-large?range=6h", { script: false });
+  await page.locator("#chart .over").last().locator("a").nth(24).click();
+  assert.match(page.url(), /range=6h&at=\d+#decision$/);
+  assert.match(await page.textContent("#decision h2"), /^Decision at /);
+  await page.click("text=Newest");
+  assert.equal(await page.textContent("#decision h2"), "Decision");
+  await page.context().close();
+});
+
+test("changes by people are marked in the chart of a pool", async () => {
+  const page = await look("/pools/proj-mobile/android?range=7d");
+  assert.ok((await page.locator("#chart .mks .chg").count()) > 0);
+  const change = page.locator("#chart .marks a", { hasText: "maximum 10, by people/ben" });
+  await change.click();
+  await page.waitForURL(/events\?type=override&entity=cap-android/);
+  await page.context().close();
+});
+
+test("an image says whether its new build is safe, with what to do about it", async () => {
+  const page = await look("/images/gpu-cuda");
+  assert.match(await page.textContent("#canary"), /of the way to its promotion/);
+  const label = await page.getAttribute("#canary svg[role=img]", "aria-label");
+  assert.match(label, /^Build 2 against the build in use\. .+ % of the way/);
+  const drawn = await page.getAttribute("#canary path.l-good", "d");
+  assert.ok(drawn.length > 20, "the evidence has a course");
+  for (const name of ["Promote…", "Pin…", "Roll back…"]) {
+    assert.equal(await page.locator("#canary .hd button", { hasText: name }).count(), 1, name);
+  }
+  await page.goto(`${demo.url}/images/android-ci`);
+  assert.match(await page.textContent("#canary"), /Rolled back .+ Worse after \d+ starts/);
+  await page.context().close();
+});
+
+test("a worker has its life as a line", async () => {
+  const page = await look("/workers?presence=busy");
+  await page.locator("tbody th a").first().click();
+  await page.locator(".life rect").nth(1).waitFor();
+  assert.match(await page.textContent(".lives"), /booting/);
+  assert.deepEqual(await axe(page), []);
+  await page.context().close();
+});
+
+test("health has a board by region, and a launch config is paused and resumed", async () => {
+  const page = await look("/health");
+  const notes = await page.locator(".board .cn").allTextContents();
+  assert.ok(notes.some((note) => /paused, ends in/.test(note)), String(notes));
+  await page.goto(`${demo.url}/pools/proj-build/linux-small`);
+  const row = page.locator("#configs tbody tr").first();
+  await row.locator("button", { hasText: "Pause…" }).click();
+  await row.locator("[name=reason]").fill("a look");
+  await row.locator("button.go").click();
+  await row.locator("td", { hasText: /^paused$/ }).waitFor();
+  await row.locator("button", { hasText: "Resume…" }).click();
+  await row.locator("button.go").click();
+  await row.locator("button", { hasText: "Pause…" }).waitFor();
+  await page.context().close();
+});
+
+test("start-up times are a histogram, by step and by place", async () => {
+  const page = await look("/start-up");
+  const total = await page.getAttribute("#startup svg[role=img]", "aria-label");
+  assert.match(total, /^Time from the decision to work\. \d+ in all/);
+  await page.click("nav[aria-label=Step] a:has-text('until registered')");
+  await page.locator("h2", { hasText: "Time until registered" }).waitFor();
+  await page.locator("nav[aria-label=Place] a").nth(1).click();
+  await page.waitForURL(/phase=registered&place=/);
+  assert.ok((await page.locator("#startup rect.c-boot").count()) > 0);
+  await page.context().close();
+});
+
+test("the editor of rules offers names to the keyboard, and lists them without its script", async () => {
+  const page = await look("/rules/firefly");
+  const field = page.locator("#text");
+  await field.fill("");
+  await field.pressSequentially('{"maxc');
+  const option = page.locator("#offered [aria-selected=true]");
+  await option.waitFor();
+  assert.match(await option.textContent(), /^maxCapacity /);
+  assert.equal(await field.getAttribute("aria-activedescendant"), await option.getAttribute("id"));
+  assert.deepEqual(await axe(page), []);
+  await field.press("Enter");
+  assert.equal(await field.inputValue(), '{"maxCapacity');
+  assert.equal(await page.locator("#offered").isVisible(), false);
+  await field.pressSequentially('": "us-e');
+  await option.waitFor();
+  await field.press("ArrowDown");
+  await field.press("Escape");
+  assert.equal(await page.locator("#offered").isVisible(), false);
+  await page.context().close();
+  const plain = await look("/rules/firefly", { script: false });
+  assert.equal(await plain.locator("[data-names] code", { hasText: /^maxCapacity$/ }).isVisible(), true);
+  await plain.context().close();
+});
+
+test("the title of the window says what is wrong, and problems have times for people", async () => {
+  const page = await look("/");
+  assert.match(await page.title(), /^▲ \d+ · Fleetwright$/);
+  assert.doesNotMatch(await page.textContent("#problems"), /\d{4}-\d\d-\d\dT/);
+  await page.context().close();
+});
+
 test("a pause shows on an open page, and is in the audit log with its reason", async () => {
-  const watching = await look();
-  await watching.goto(`${demo.url}/providers`);
-  const acting = await look();
-  await acting.goto(`${demo.url}/pools/proj-build/linux-large`);
+  const watching = await look("/providers");
+  const acting = await look("/pools/proj-build/linux-large");
   await acting.click("button[popovertarget=pause]");
   await acting.fill("#pause [name=reason]", "a look at it");
   assert.match(await acting.textContent("#pause .cmd"), /--reason 'a look at it'/);
@@ -114,8 +220,7 @@ test("a pause shows on an open page, and is in the audit log with its reason", a
 });
 
 test("keys lead to pages, and a sign-out ends the session", async () => {
-  const page = await look();
-  await page.goto(`${demo.url}/`);
+  const page = await look("/");
   await page.keyboard.press("g");
   await page.keyboard.press("m");
   await page.waitForURL(/money/);
@@ -129,9 +234,7 @@ test("keys lead to pages, and a sign-out ends the session", async () => {
 test("an open page says that the server is away, and goes on when it is back", async () => {
   const first = await startServer();
   const { port } = new URL(first.url);
-  const context = await fresh();
-  const page = await context.newPage();
-  await page.goto(first.link);
+  const page = await open(first.link);
   await page.click("main button");
   const stream = page.locator("#stream");
   await stream.filter({ hasText: /^live$/ }).waitFor();
@@ -141,17 +244,15 @@ test("an open page says that the server is away, and goes on when it is back", a
   const second = await startServer([], { port, folder: first.folder });
   await stream.filter({ hasText: /^live$/ }).waitFor();
   assert.equal(await page.inputValue("input[type=search]"), "default");
-  await context.close();
+  await page.context().close();
   await second.stop();
 });
 
 test("a task's worker comes and goes on an open page, and evil names stay texts", async () => {
   const evil = "<img src=x onerror=alert(1)>";
   const server = await startServer();
-  const context = await fresh();
-  const page = await context.newPage();
+  const page = await open(server.link);
   page.on("dialog", () => assert.fail("a script of a task's name ran"));
-  await page.goto(server.link);
   await page.click("main button");
   await page.goto(`${server.url}/pools/local/default`);
   const log = `printf '%s\\n' '${evil}'`;
@@ -170,6 +271,6 @@ test("a task's worker comes and goes on an open page, and evil names stay texts"
   await page.goto(`${server.url}/workers`);
   await server.run(["worker", "end", "--pool", "local/default", "--reason", "over", "--yes"]);
   await page.locator("text=No worker fits").waitFor();
-  await context.close();
+  await page.context().close();
   await server.stop();
 });

@@ -40,7 +40,7 @@ pub use self::problem::{Problem, Problems, rules_behind};
 pub use self::provider_catalog::{
     CompletedIds, Place, ProviderCatalog, ProviderEntry, WorkerSource,
 };
-pub use self::settings::{CONFIG_KEYS, ProviderOptions, is_setting};
+pub use self::settings::{CONFIG_KEYS, ProviderOptions, is_setting, value_keys};
 pub use self::stored::{Action, StoredConfiguration, VersionRecord, WorkerTypeRecord};
 
 use crate::id::{BadId, PoolId};

@@ -34,9 +34,9 @@ pub use self::build_record::{
     NewBuild, StoredBuild,
 };
 pub use self::canary::{
-    CanaryEvidence, CanaryGroup, CanaryJudgement, CanaryMetric, CanaryStarts, CanaryVerdict,
-    FALSE_ALARM_RATE, GroupEvidence, MetricEvidence, RunTrial, START_MARGIN, StartOutcome,
-    TASK_MARGIN, Trial, WRONG_PROMOTION_RATE, judge, most_open_starts,
+    CanaryCourse, CanaryEvidence, CanaryGroup, CanaryJudgement, CanaryMetric, CanaryStarts,
+    CanaryVerdict, CoursePoint, FALSE_ALARM_RATE, GroupEvidence, MetricEvidence, RunTrial,
+    START_MARGIN, StartOutcome, TASK_MARGIN, Trial, WRONG_PROMOTION_RATE, judge, most_open_starts,
 };
 pub use self::definition::{BuildMethod, CanarySettings, ElementList, ImageDefinition, Validation};
 pub use self::definition_change::{DefinitionChange, DefinitionEffect, definition_changes};

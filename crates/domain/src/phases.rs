@@ -52,10 +52,33 @@ pub struct PhaseTimes {
     pub max_ms: i64,
 }
 
+/// Where the spans of histograms begin, in milliseconds; the last one has no end.
+pub const SPANS_MS: [i64; 13] = [
+    0, 1_000, 2_000, 5_000, 10_000, 20_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_800_000,
+    3_600_000,
+];
+
+/// How many times are in each of [`SPANS_MS`].
+pub fn histogram(times_ms: impl IntoIterator<Item = i64>) -> [usize; SPANS_MS.len()] {
+    let mut counts = [0; SPANS_MS.len()];
+    for time_ms in times_ms {
+        let span = SPANS_MS.partition_point(|begin_ms| *begin_ms <= time_ms);
+        if let Some(count) = counts.get_mut(span.saturating_sub(1)) {
+            *count += 1;
+        }
+    }
+    counts
+}
+
 /// The times of each phase that some machine has made.
 pub type RegionPhases = BTreeMap<Phase, PhaseTimes>;
 
 impl MachineMoments {
+    /// How long it took from the decision to the first claim.
+    pub fn total_ms(&self) -> Option<i64> {
+        Some(self.first_claim?.millis_since(self.decided?).max(0))
+    }
+
     /// How long the step took; 0 if the clock was set back meanwhile.
     pub fn took_ms(&self, phase: Phase) -> Option<i64> {
         let (from, to) = match phase {
@@ -118,6 +141,12 @@ impl PhaseTimes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_time_is_in_one_span_of_a_histogram() {
+        let counts = histogram([-1, 0, 999, 1_000, 59_999, 60_000, i64::MAX]);
+        assert_eq!(counts, [3, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 1]);
+    }
 
     fn machine(region: &str, moments: [i64; 5]) -> MachineMoments {
         let at = |millis: i64| (millis >= 0).then(|| Timestamp::from_millis(millis));

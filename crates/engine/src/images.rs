@@ -10,4 +10,6 @@ pub use definitions::{
     update,
 };
 pub use refresh_pools::{RefreshError, RefreshRound, refresh_pools};
-pub use rollouts::{ImageFacts, PersonalDecision, RolloutError, advance, start_canary, use_build};
+pub use rollouts::{
+    ImageFacts, PersonalDecision, RolloutError, advance, course_json, start_canary, use_build,
+};

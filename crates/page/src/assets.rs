@@ -27,6 +27,7 @@ pub static SCRIPT: Asset = Asset {
     content_type: "text/javascript; charset=utf-8",
     text: concat!(
         include_str!("assets/page.js"),
+        include_str!("assets/editor.js"),
         include_str!("assets/charts.js")
     ),
     stamp: LazyLock::new(|| stamp(SCRIPT.text)),

@@ -14,7 +14,7 @@ pub fn document(visit: &Visit<'_>, view: &View) -> String {
         }
     };
     let frame = Frame {
-        title: &view.title,
+        title: &view.window_title(),
         part: view.part,
         person: visit.person.as_ref(),
         is_live: true,
@@ -26,7 +26,7 @@ pub fn document(visit: &Visit<'_>, view: &View) -> String {
 /// A document that does not change while it is open, such as the sign-in page.
 pub(crate) fn plain(title: &str, person: Option<&Person>, content: &Markup) -> String {
     let frame = Frame {
-        title,
+        title: &format!("{title} · Fleetwright"),
         part: Part::Other,
         person,
         is_live: false,
@@ -50,7 +50,7 @@ impl Frame<'_> {
             html lang="en" data-release=(assets::release()) {
                 head {
                     meta charset="utf-8";
-                    title { (self.title) " · Fleetwright" }
+                    title { (self.title) }
                     meta name="viewport" content="width=device-width,initial-scale=1";
                     meta name="color-scheme" content="light dark";
                     link rel="icon" href=(assets::ICON.url());

@@ -11,6 +11,7 @@ mod form;
 mod frame;
 mod json;
 mod links;
+mod numbers;
 mod parts;
 mod pictures;
 mod sign_in;

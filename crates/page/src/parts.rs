@@ -3,6 +3,7 @@
 use api_client::Call;
 use maud::{Markup, html};
 
+use crate::api::Refusal;
 use crate::view::Visit;
 
 /// The shape and the word of a state that needs attention.
@@ -176,4 +177,13 @@ pub(crate) fn first_lines(text: &str) -> impl Iterator<Item = &str> {
         .map(str::trim)
         .filter(|line| !line.is_empty())
         .take(20)
+}
+
+/// A part of a page that this person may not see, or that is away.
+pub(crate) fn refused(title: &str, refusal: &Refusal) -> Markup {
+    let text = match refusal.is_forbidden() {
+        true => "You may not see this: your client lacks the scope.",
+        false => refusal.message.lines().next().unwrap_or_default(),
+    };
+    html! { h2 { (title) } p .note { (text) } }
 }

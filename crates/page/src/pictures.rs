@@ -1,12 +1,17 @@
 //! The pictures: one file for each, and the addresses that lead to them.
 
+mod canary;
+mod changes;
+mod decision;
 mod drawn;
 mod errors;
 mod events;
 mod health;
+mod health_board;
 mod images;
 mod launch_config;
 mod money;
+mod names;
 mod overview;
 mod pool;
 mod providers;
@@ -15,12 +20,21 @@ mod startup;
 mod task;
 mod waiting;
 mod worker;
+mod worker_life;
 mod workers;
+
+use maud::html;
 
 use crate::view::{Problem, Shown, Visit};
 
-/// The page at the address of a visit.
+/// The page at the address of a visit. Its title is a section, too, because it changes with them.
 pub async fn show(visit: &Visit<'_>) -> Shown {
+    let view = picture(visit).await?;
+    let title = view.window_title();
+    Ok(view.section("title", html! { span hidden { (title) } }))
+}
+
+async fn picture(visit: &Visit<'_>) -> Shown {
     let path: Vec<&str> = visit.path.iter().map(String::as_str).collect();
     match path.as_slice() {
         [] => overview::show(visit).await,

@@ -27,7 +27,10 @@ pub struct Person {
 
 /// A page.
 pub struct View {
+    /// Empty for the start page.
     pub title: String,
+    /// Things that are wrong now: the title begins with their number.
+    pub n_ill: u64,
     /// The part of the site that it belongs to.
     pub part: Part,
     pub sections: Vec<Section>,
@@ -127,10 +130,29 @@ impl View {
     pub(crate) fn new(part: Part, title: impl Into<String>) -> Self {
         Self {
             title: title.into(),
+            n_ill: 0,
             part,
             sections: Vec::new(),
             command: String::new(),
             listens: Listens::All,
+        }
+    }
+
+    #[must_use]
+    pub(crate) fn ill(mut self, n_ill: u64) -> Self {
+        self.n_ill = n_ill;
+        self
+    }
+
+    /// The title of the window, which says when something is wrong.
+    pub(crate) fn window_title(&self) -> String {
+        let ill = match self.n_ill {
+            0 => String::new(),
+            n_ill => format!("▲ {n_ill} · "),
+        };
+        match self.title.as_str() {
+            "" => format!("{ill}Fleetwright"),
+            title => format!("{ill}{title} · Fleetwright"),
         }
     }
 
@@ -175,5 +197,24 @@ impl Visit<'_> {
             .cloned()
             .collect();
         crate::links::with(&path, &kept, name, value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_title_of_the_window_says_what_is_wrong() {
+        let titles = [("", 0), ("", 2), ("Health", 3)].map(|(title, n_ill)| {
+            let view = View::new(Part::Other, title);
+            view.ill(n_ill).window_title()
+        });
+        let wanted = [
+            "Fleetwright",
+            "▲ 2 · Fleetwright",
+            "▲ 3 · Health · Fleetwright",
+        ];
+        assert_eq!(titles, wanted);
     }
 }

@@ -3,17 +3,11 @@
 use domain::time::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp};
 use maud::{Markup, html};
 
+use crate::numbers;
+
 /// A count with separators: 8,419.
 pub(crate) fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    numbers::thousands(&number.to_string())
 }
 
 /// A cell of a count; zero is quiet.
@@ -21,64 +15,27 @@ pub(crate) fn count_cell(number: u64) -> Markup {
     html! { td .n .z[number == 0] { (count(number)) } }
 }
 
-/// A duration in its two largest units: 3 h 20 min.
+/// A duration in milliseconds, in its two largest units: 3 h 20 min.
 pub(crate) fn duration(milliseconds: i64) -> String {
-    let milliseconds = milliseconds.max(0);
-    let pair = |large: i64, name: &str, small: i64, small_name: &str| {
-        let (number, rest) = (milliseconds / large, milliseconds % large / small);
-        match rest {
-            0 => format!("{number} {name}"),
-            _ => format!("{number} {name} {rest} {small_name}"),
-        }
-    };
-    if milliseconds == 0 {
-        "0 s".to_owned()
-    } else if milliseconds < SECOND_MS {
-        format!("{milliseconds} ms")
-    } else if milliseconds < MINUTE_MS {
-        format!("{} s", milliseconds / SECOND_MS)
-    } else if milliseconds < HOUR_MS {
-        pair(MINUTE_MS, "min", SECOND_MS, "s")
-    } else if milliseconds < DAY_MS {
-        pair(HOUR_MS, "h", MINUTE_MS, "min")
-    } else {
-        pair(DAY_MS, "d", HOUR_MS, "h")
-    }
+    numbers::duration(milliseconds.max(0) as f64)
+}
+
+/// The same of a member of a reply; nothing if it is missing.
+pub(crate) fn time_taken(milliseconds: Option<f64>) -> String {
+    milliseconds.map_or_else(|| "–".to_owned(), numbers::duration)
 }
 
 /// Money, from millionths: $0.034, $2,913.
 pub(crate) fn money(millionths: f64) -> String {
-    let dollars = millionths / 1_000_000.0;
-    let sign = if dollars < 0.0 { "−" } else { "" };
-    let size = dollars.abs();
-    if size >= 100.0 {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "larger sums of money do not exist"
-        )]
-        let whole = size.round() as u64;
-        return format!("{sign}${}", count(whole));
-    }
-    match size {
-        0.0 => "$0".to_owned(),
-        1.0.. => format!("{sign}${size:.2}"),
-        0.001.. => format!("{sign}${size:.3}"),
-        _ => format!("{sign}< $0.001"),
-    }
+    numbers::dollars(millionths / 1_000_000.0)
 }
 
-/// A share of a total in percent, without decimals.
+/// A share of a total in percent.
 pub(crate) fn percent(part: f64, total: f64) -> String {
     if total <= 0.0 {
         return "–".to_owned();
     }
-    let percent = part / total * 100.0;
-    match percent {
-        0.0 => "0 %".to_owned(),
-        ..1.0 => "< 1 %".to_owned(),
-        _ => format!("{percent:.0} %"),
-    }
+    numbers::share(part / total)
 }
 
 /// How long ago, or in how long; the exact time is shown on hover. The script keeps it current.
@@ -88,6 +45,51 @@ pub(crate) fn ago(moment: Option<Timestamp>, now: Timestamp) -> Markup {
     };
     let text = moment.to_string();
     html! { time datetime=(text) title=(format!("{text} (UTC)")) { (relative(moment, now)) } }
+}
+
+/// A text of the API with its times as people read them: `until 2026-11-30T13:00:00.000Z` becomes
+/// `until 5 h from now`, with the exact time on hover.
+pub(crate) fn timed(text: &str, now: Timestamp) -> Markup {
+    let mut rest = text;
+    html! {
+        @while let Some((before, time, after)) = next_time(rest) {
+            @let () = rest = after;
+            @let exact = time.to_string();
+            // A duration follows other words than a time does.
+            @if let Some(before) = before.strip_suffix("at ").filter(|_| !before.ends_with("hat ")) {
+                (before) (ago(Some(time), now))
+            } @else if before.ends_with("until ") && time > now {
+                (before) time datetime=(exact) title={ (exact) " (UTC)" } data-from {
+                    (largest_unit(time.millis_since(now))) " from now"
+                }
+            } @else {
+                (before) (ago(Some(time), now))
+            }
+        }
+        (rest)
+    }
+}
+
+/// The first time in a text, with what is before and behind it.
+fn next_time(text: &str) -> Option<(&str, Timestamp, &str)> {
+    let is_of_time = |byte: u8| byte.is_ascii_digit() || b"-:.TZ".contains(&byte);
+    let bytes = text.as_bytes();
+    let starts = (0..bytes.len()).filter(|at| {
+        // `2026-`: the rest is checked when it is read.
+        bytes[*at].is_ascii_digit()
+            && bytes.get(at + 4) == Some(&b'-')
+            && !at
+                .checked_sub(1)
+                .is_some_and(|before| bytes[before].is_ascii_alphanumeric())
+    });
+    starts.into_iter().find_map(|start| {
+        let length = bytes[start..].iter().take_while(|byte| is_of_time(**byte));
+        let end = start + length.count();
+        // A full stop may end the sentence.
+        let end = start + text.get(start..end)?.trim_end_matches('.').len();
+        let time: Timestamp = text.get(start..end)?.parse().ok()?;
+        Some((text.get(..start)?, time, text.get(end..)?))
+    })
 }
 
 pub(crate) fn relative(moment: Timestamp, now: Timestamp) -> String {
@@ -126,41 +128,42 @@ mod tests {
     }
 
     #[test]
-    fn durations_have_two_units() {
-        let texts: Vec<_> = [
-            -5, 0, 999, 1_000, 59_999, 60_000, 61_000, 3_600_000, 12_000_000, 90_000_000,
-        ]
-        .map(duration)
-        .into();
-        let wanted = [
-            "0 s",
-            "0 s",
-            "999 ms",
-            "1 s",
-            "59 s",
-            "1 min",
-            "1 min 1 s",
-            "1 h",
-            "3 h 20 min",
-            "1 d 1 h",
+    fn times_in_a_text_are_relative_and_the_rest_stays() {
+        let now: Timestamp = "2026-11-30T08:00:00.000Z".parse().unwrap();
+        let plain = |text: &str| {
+            let html = timed(text, now).into_string();
+            let mut inside = true;
+            let keep = |letter: &char| {
+                let was_inside = inside;
+                inside = match letter {
+                    '<' => false,
+                    '>' => true,
+                    _ => inside,
+                };
+                was_inside && inside
+            };
+            html.chars().filter(keep).collect::<String>()
+        };
+        let cases = [
+            (
+                "paused until 2026-11-30T13:32:29.030Z by ana",
+                "paused until 5 h from now by ana",
+            ),
+            (
+                "the next period begins at 2026-12-01T00:00:00.000Z.",
+                "the next period begins in 16 h.",
+            ),
+            (
+                "since 2026-11-30T06:00:00.000Z, and 2026-11-30T07:00:00Z",
+                "since 2 h ago, and 1 h ago",
+            ),
+            ("build 2026-11 of 1234-56", "build 2026-11 of 1234-56"),
+            ("<b>", "&lt;b&gt;"),
+            ("", ""),
         ];
-        assert_eq!(texts, wanted);
-    }
-
-    #[test]
-    fn money_has_as_many_digits_as_people_read() {
-        let texts: Vec<_> = [
-            0.0,
-            5.0,
-            34_000.0,
-            2_500_000.0,
-            2_913_000_000.0,
-            -3_000_000.0,
-        ]
-        .map(money)
-        .into();
-        let wanted = ["$0", "< $0.001", "$0.034", "$2.50", "$2,913", "−$3.00"];
-        assert_eq!(texts, wanted);
+        for (text, wanted) in cases {
+            assert_eq!(plain(text), wanted);
+        }
     }
 
     #[test]

@@ -40,6 +40,12 @@ const OWN_KEYS: [&str; 6] = [
 /// Keys of a launch config or of a pool.
 const SHARED_KEYS: [&str; 2] = ["payloadSchema", "disabled"];
 
+/// The keys of values that have a meaning for every provider.
+pub fn value_keys() -> impl Iterator<Item = &'static str> {
+    let all = CONFIG_KEYS.iter().chain(&OWN_KEYS).chain(&SHARED_KEYS);
+    all.copied()
+}
+
 /// How a worker type uses a provider.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProviderOptions {

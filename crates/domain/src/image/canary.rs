@@ -8,6 +8,7 @@
 
 mod as_good;
 mod block;
+mod course;
 mod evidence;
 mod metric;
 mod trial;
@@ -18,6 +19,7 @@ mod worse;
 mod tests;
 
 pub use self::as_good::{START_MARGIN, TASK_MARGIN, WRONG_PROMOTION_RATE};
+pub use self::course::{CanaryCourse, CoursePoint};
 pub use self::evidence::{CanaryEvidence, GroupEvidence, MetricEvidence};
 pub use self::metric::CanaryMetric;
 pub use self::trial::{CanaryGroup, RunTrial, StartOutcome, Trial};

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::canary::{CanaryEvidence, CanaryGroup, RunTrial, StartOutcome, Trial};
+use super::canary::{CanaryCourse, CanaryEvidence, CanaryGroup, RunTrial, StartOutcome, Trial};
 use super::launch_variants::ImageSelection;
 use super::number::BuildNumber;
 use super::standing::Standing;
@@ -44,6 +44,8 @@ pub struct CanaryRun {
     pub verdict: String,
     #[serde(default)]
     pub evidence: Option<CanaryEvidence>,
+    #[serde(default)]
+    pub course: CanaryCourse,
     /// Its time is over without a verdict: a person decides.
     #[serde(default)]
     pub is_expired: bool,

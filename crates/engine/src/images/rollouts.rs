@@ -6,9 +6,9 @@ use domain::audit::{AuditEntry, EntityType};
 use domain::event::{EventBody, ImageEvent, ImageStep};
 use domain::id::ImageName;
 use domain::image::{
-    BuildDecision, BuildNumber, BuildView, CanaryJudgement, CanaryRun, CanarySettings,
-    ImageDefinition, ImageRollout, ImageSelection, RolloutStep, RolloutView, Standing, StoredTrial,
-    judge, next_rollout_step, upload_ids,
+    BuildDecision, BuildNumber, BuildView, CanaryCourse, CanaryJudgement, CanaryRun,
+    CanarySettings, CoursePoint, ImageDefinition, ImageRollout, ImageSelection, RolloutStep,
+    RolloutView, Standing, StoredTrial, judge, next_rollout_step, upload_ids,
 };
 use domain::time::Timestamp;
 use serde_json::{Value, json};
@@ -113,10 +113,9 @@ pub async fn advance(
         let step = take_step(&mut next, &facts, judged.as_ref(), now);
         write(change, &known, &mut next, is_stored)?;
         if let Some(step) = &step {
-            let evidence = judged
-                .as_ref()
-                .map(|it| json!(it.judgement.evidence.clone()));
-            announce(change, image, step, OWN_NAME, evidence)?;
+            let run = known.canary.as_ref().zip(judged.as_ref());
+            let canary = run.map(|(run, judged)| judged_canary(run, judged, now));
+            announce(change, image, step, OWN_NAME, canary)?;
         }
         Ok::<_, StoreError>((next, step.map(|step| step.step)))
     });
@@ -174,6 +173,7 @@ pub async fn start_canary(
         reason: decision.reason.clone(),
         verdict: String::new(),
         evidence: None,
+        course: CanaryCourse::default(),
         is_expired: false,
     };
     let change = move |next: &mut ImageRollout, facts: &ImageFacts| {
@@ -314,6 +314,7 @@ fn take_step(
     if let (Some(run), Some(judgement)) = (&mut next.canary, judgement) {
         run.verdict = judgement.to_string();
         run.evidence = Some(judgement.evidence.clone());
+        run.course.note(now, &judgement.evidence);
     }
     decide(next, facts, judgement, now)
 }
@@ -354,6 +355,7 @@ fn follow(next: &mut ImageRollout, step: &RolloutStep, share: f64, now: Timestam
                 reason: step.reason.clone(),
                 verdict: String::new(),
                 evidence: None,
+                course: CanaryCourse::default(),
                 is_expired: false,
             });
         }
@@ -407,7 +409,7 @@ fn announce(
     image: &ImageName,
     step: &RolloutStep,
     by: &str,
-    evidence: Option<Value>,
+    canary: Option<Value>,
 ) -> store::Result<()> {
     let audit = AuditEntry {
         entity_type: EntityType::Image,
@@ -417,7 +419,7 @@ fn announce(
         created: change.now,
         source_ip: None,
         request_id: None,
-        detail: detail(step, evidence),
+        detail: detail(step, canary),
     };
     store::audit::insert(change.tx, &audit)?;
     let build = step.build;
@@ -426,12 +428,38 @@ fn announce(
     announce_event(change, image, step, by)
 }
 
-fn detail(step: &RolloutStep, evidence: Option<Value>) -> Value {
-    let mut detail = json!({"build": step.build.0, "reason": step.reason});
-    if let Some(evidence) = evidence {
-        detail["evidence"] = evidence;
-    }
+fn detail(step: &RolloutStep, canary: Option<Value>) -> Value {
+    let mut detail = canary.unwrap_or_else(|| json!({}));
+    detail["build"] = json!(step.build.0);
+    detail["reason"] = json!(step.reason);
     detail
+}
+
+/// The evidence on which a step is based, which people still see when the canary is over.
+fn judged_canary(run: &CanaryRun, judged: &JudgedCanary, now: Timestamp) -> Value {
+    let evidence = &judged.judgement.evidence;
+    let mut course = run.course.clone();
+    course.note(now, evidence);
+    json!({
+        "since": run.since.to_string(),
+        "share": run.share,
+        "evidence": evidence,
+        "course": course_json(&course),
+    })
+}
+
+/// The course of a canary as the API and the audit log show it.
+pub fn course_json(course: &CanaryCourse) -> Value {
+    let point = |point: &CoursePoint| {
+        json!({
+            "time": point.at.to_string(),
+            "worse": point.worse,
+            "asGood": point.as_good,
+            "starts": point.starts,
+            "failedStarts": point.failed_starts,
+        })
+    };
+    course.points().iter().map(point).collect()
 }
 
 fn announce_event(

@@ -65,6 +65,9 @@ pub(crate) struct Decisions {
     /// Show what each launch config offered in this plan (default: the newest)
     #[arg(long, value_name = "NUMBER")]
     plan: Option<u32>,
+    /// Show the decisions up to then: a duration before now such as 2h, or a time
+    #[arg(long, value_name = "TIME", conflicts_with = "shadow")]
+    at: Option<String>,
     /// Compare with the shadow strategy of the pool: what it would have done
     #[arg(long, conflicts_with = "plan")]
     shadow: bool,
@@ -86,10 +89,12 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
         Verb::Pool(Decisions {
             name: name::Pool { pool },
             plan,
+            at,
             shadow: false,
             ..
         }) => Call::get(FLEETWRIGHT, &["explain", "pool", pool])
             .query("plan", plan.map(|number| number.to_string()))
+            .query("at", past_moment(at.as_deref(), session)?)
             .to(format!("explain pool {pool}"))
             .list_command("fleetwright pool list"),
         Verb::Task { task, .. } => Call::get(FLEETWRIGHT, &["explain", "task", task])
@@ -124,6 +129,11 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
 }
 
 /// The worker group of the only worker of this id.
+fn past_moment(text: Option<&str>, session: &Session) -> Result<Option<Timestamp>, Failure> {
+    let parse = |text| output::parse_past_moment(text, session.now).map_err(Failure::usage);
+    text.map(parse).transpose()
+}
+
 async fn group_of(pool: &str, id: &str, session: &Session) -> Result<String, Failure> {
     let call = Call::get(WORKER_MANAGER, &["workers", pool])
         .to(format!("look for worker {id} of pool {pool}"))

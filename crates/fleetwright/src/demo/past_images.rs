@@ -27,6 +27,8 @@ use crate::machine;
 /// How often to look whether builds are ready, and for how long.
 const LOOK: Duration = Duration::from_millis(20);
 const MAX_LOOKS: u32 = 3_000;
+/// How often each canary is judged: as many points has its course.
+const JUDGEMENTS: u32 = 12;
 
 pub(super) struct ImageStage {
     app: Arc<App>,
@@ -138,23 +140,47 @@ impl ImageStage {
             let of_image = canaries.filter(|canary| canary.image == image.as_str());
             open.extend(of_image.map(|canary| (image.clone(), canary)));
         }
+        let mut looks = Vec::new();
+        for (image, canary) in &open {
+            let trials = trials(canary, image, since, random)?;
+            let over_ms = canary.over_hours * HOUR_MS as f64;
+            let mut before = since;
+            for number in 1..=JUDGEMENTS {
+                let at =
+                    since.plus_millis(whole(over_ms * f64::from(number) / f64::from(JUDGEMENTS)));
+                let is_new = |trial: &&StoredTrial| (before..at).contains(&trial.created);
+                looks.push((at, trials.iter().filter(is_new).cloned().collect()));
+                before = at;
+            }
+        }
         // Time only goes on.
-        open.sort_by(|(_, one), (_, other)| one.over_hours.total_cmp(&other.over_hours));
-        for (image, canary) in open {
-            let trials = trials(canary, &image, since, random)?;
-            let written = self.app.engine.store.write("demo_canary", move |tx| {
-                for trial in &trials {
-                    store::canary_trials::write(tx, trial)?;
-                }
-                Ok::<_, StoreError>(())
-            });
-            written
-                .await
-                .context("cannot write the machines of a canary")?;
-            clock.move_to(since.plus_millis(whole(canary.over_hours * HOUR_MS as f64)));
-            self.advance().await?;
+        looks.sort_by_key(|(at, _)| *at);
+        for (at, trials) in looks {
+            clock.move_to(at);
+            self.look(trials).await?;
         }
         Ok(())
+    }
+
+    /// Judges canaries with further machines of one of them.
+    async fn look(&mut self, trials: Vec<StoredTrial>) -> anyhow::Result<()> {
+        let written = self.app.engine.store.write("demo_canary", move |tx| {
+            let names: Vec<ImageName> = trials.iter().map(|trial| trial.image.clone()).collect();
+            let rollouts = store::image_rollouts::of(tx, &names)?;
+            // An early verdict has ended the canary.
+            let runs = |trial: &&StoredTrial| {
+                let mut rollouts = rollouts.iter();
+                rollouts.any(|it| it.image == trial.image && it.canary.is_some())
+            };
+            for trial in trials.iter().filter(runs) {
+                store::canary_trials::write(tx, trial)?;
+            }
+            Ok::<_, StoreError>(())
+        });
+        written
+            .await
+            .context("cannot write the machines of a canary")?;
+        self.advance().await
     }
 }
 

@@ -24,7 +24,6 @@ fn main() -> std::io::Result<()> {
     let pages = [
         ("index.html", "All charts", shown::usual()),
         ("extreme.html", "Charts of extreme data", shown::extreme()),
-        ("sparks.html", "A thousand spark lines", shown::sparks()),
     ];
     for (name, title, body) in pages {
         let page = document(title, &body).into_string();

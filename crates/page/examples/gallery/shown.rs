@@ -1,11 +1,11 @@
 //! The charts of the pages.
 
-use maud::{Markup, html};
+use maud::{Markup, Render as _, html};
 use page::charts::{
-    BarPart, Bin, Board, BoardCell, BoardRow, CanaryChart, CapacityChart, FailureRate, Gather,
-    Gauge, HeatMap, HeatRow, Histogram, Life, LifeLine, Line, LineChart, Mark, MarkKind, Row,
-    RowChart, RowShape, Scrubber, Segment, Series, ShareBar, SparkLine, SparkScale, Start,
-    TimeBars, TimeRange, Tone, Unit, WorkerStates,
+    BarPart, Bin, Board, BoardCell, BoardRow, CanaryChart, CanaryPoint, CapacityChart, FailureRate,
+    Gather, Gauge, HeatMap, HeatRow, Histogram, Life, LifeLine, Line, LineChart, Mark, MarkKind,
+    MomentLinks, Row, RowChart, RowShape, Scrubber, Segment, Series, ShareBar, SparkLine, TimeBars,
+    TimeRange, Tone, Unit, WorkerStates, interval_of,
 };
 
 use crate::data::{HOUR_MS, MINUTE_MS, N_MINUTES, PoolSeries, START_MS, noise, pool};
@@ -21,7 +21,7 @@ pub(crate) fn usual() -> Markup {
         (capacity("proj-build/linux-large", range(), &build))
         (Scrubber { range: range(), step_ms: MINUTE_MS, label: "Time", keep: &[("pool", "a&b")] })
         h2 { "Spark lines" }
-        (spark_table(3))
+        (spark_table())
         h2 { "Cost by use" }
         (cost())
         h2 { "Waiting tasks by cause" }
@@ -83,7 +83,7 @@ pub(crate) fn extreme() -> Markup {
                 series,
             }],
         }
-        .render_now()
+        .render()
     };
     html! {
         h2 { "Few tasks, many workers" } (capacity("proj-test/linux", range(), &small))
@@ -95,20 +95,6 @@ pub(crate) fn extreme() -> Markup {
         h2 { "Script in a name" }
         (capacity("<script>alert(1)</script>\"'&", range(), &pool(4, 9.0)))
     }
-}
-
-trait RenderNow {
-    fn render_now(&self) -> Markup;
-}
-
-impl<T: maud::Render> RenderNow for T {
-    fn render_now(&self) -> Markup {
-        self.render()
-    }
-}
-
-pub(crate) fn sparks() -> Markup {
-    spark_table(1_000)
 }
 
 fn capacity(title: &str, range: TimeRange, pool: &PoolSeries) -> Markup {
@@ -138,35 +124,33 @@ fn capacity(title: &str, range: TimeRange, pool: &PoolSeries) -> Markup {
             leaving: &pool.leaving,
         },
         waiting: &pool.waiting,
-        min: None,
         max: Some(&pool.limit),
         refused: &pool.refused,
         marks: &marks,
+        moments: Some(MomentLinks {
+            before: "?at=",
+            after: "",
+        }),
     }
-    .render_now()
+    .render()
 }
 
-fn spark_table(n: i64) -> Markup {
+fn spark_table() -> Markup {
     html! {
         div class="tw" role="region" aria-label="Pools" tabindex="0" { table {
-            thead { tr { th { "Pool" } th { "Own scale" } @if n < 10 { th { "Common scale" } } } }
+            thead { tr { th { "Pool" } th { "6 h" } } }
             tbody {
-                @for number in 1..=n {
-                    @let limit = 20.0 + 70.0 * noise(9, number);
-                    @let pool = pool(number, limit.round());
-                    @let refused = pool.refused.values.iter().zip(0..);
-                    @let refused: Vec<i64> = refused
-                        .filter(|(n, _)| n.is_some_and(|n| n > 0.0))
-                        .map(|(_, minute)| START_MS + minute * MINUTE_MS)
-                        .collect();
-                    @let spark = |scale| SparkLine {
-                        range: range(), waiting: &pool.waiting, capacity: &pool.capacity,
-                        limit: Some(limit.round()), refused_ms: &refused, scale
-                    };
+                @for number in 1..=3 {
+                    @let limit = (20.0 + 70.0 * noise(9, number)).round();
+                    @let pool = pool(number, limit);
                     tr {
                         th scope="row" { "proj-" (number) "/linux" }
-                        td { (spark(SparkScale::Own)) }
-                        @if n < 10 { td { (spark(SparkScale::Common(90.0))) } }
+                        td {
+                            (SparkLine {
+                                range: range(), waiting: &pool.waiting, capacity: &pool.capacity,
+                                limit: Some(limit),
+                            })
+                        }
                     }
                 }
             }
@@ -211,7 +195,7 @@ fn time_bars(title: &str, unit: Unit, gather: Gather, parts: &[(&str, Tone, Seri
         gather,
         parts: &parts,
     }
-    .render_now()
+    .render()
 }
 
 fn causes() -> Markup {
@@ -295,7 +279,7 @@ fn heat() -> Markup {
         columns: &["09:00", "10:00", "11:00", "12:00", "13:00", "14:00"],
         rows: &rows,
     }
-    .render_now()
+    .render()
 }
 
 fn board() -> Markup {
@@ -342,7 +326,7 @@ fn board() -> Markup {
         columns: &["us-east-1", "us-west-2", "eu-west-1", "ap-south-1"],
         rows: &rows,
     }
-    .render_now()
+    .render()
 }
 
 fn task() -> Markup {
@@ -391,7 +375,7 @@ fn task() -> Markup {
             },
         ],
     }
-    .render_now()
+    .render()
 }
 
 fn times() -> Markup {
@@ -415,38 +399,37 @@ fn times() -> Markup {
         bins: &bins,
         quantiles: &[("median", 18_000.0), ("95 %", 52_000.0)],
     }
-    .render_now()
+    .render()
 }
 
 fn canary() -> Markup {
-    let mut evidence = 0.0;
-    let starts: Vec<Start> = (0..61)
-        .map(|number| {
-            let has_failed = number == 26;
-            evidence += if has_failed { 0.9 } else { -0.05 };
-            Start {
-                evidence,
-                has_failed,
-            }
+    let points: Vec<CanaryPoint> = (0..24)
+        .map(|number| CanaryPoint {
+            at_ms: START_MS + number * 15 * MINUTE_MS,
+            worse: if number > 8 { 0.3 } else { 0.0 },
+            as_good: (noise(9, number) * 0.1) + number as f64 * 0.03,
         })
         .collect();
-    CanaryChart {
-        title: "linux-amd64 212 against 211",
-        starts: &starts,
-        promote_at: -2.3,
-        roll_back_at: 2.7,
-        new: FailureRate {
-            n_starts: 61.0,
-            n_failed: 1.0,
-            interval: (0.003, 0.087),
-        },
-        control: FailureRate {
-            n_starts: 548.0,
-            n_failed: 11.0,
-            interval: (0.011, 0.036),
-        },
+    let rate = |of, is_new, n_failed, n| FailureRate {
+        of,
+        is_new,
+        n,
+        n_failed,
+        interval: interval_of(n_failed, n),
+    };
+    html! {
+        (CanaryChart {
+            title: "linux-amd64 212 against 211",
+            range: range(),
+            points: &points,
+            rates: &[
+                rate("starts", true, 1.0, 61.0),
+                rate("starts", false, 11.0, 548.0),
+                rate("tasks", true, 0.0, 0.0),
+                rate("tasks", false, 3.0, 400.0),
+            ],
+        })
     }
-    .render_now()
 }
 
 fn strategies() -> Markup {

@@ -39,7 +39,7 @@ async fn edit(visit: &Visit<'_>, saves: bool, fields: &Fields) -> Done {
         Ok(document) => document,
         Err(problem) => {
             let text_is = wrong(&format!("The text is not JSON: {problem}"));
-            return rules::edited(visit, id, text, Err(&text_is));
+            return rules::edited(visit, id, text, Err(&text_is)).await;
         }
     };
     let mut body = document;
@@ -56,7 +56,7 @@ async fn edit(visit: &Visit<'_>, saves: bool, fields: &Fields) -> Done {
     };
     match visit.api.call(call).await {
         Ok(_) if saves => Done::To(links::to("rules", &[id])),
-        Ok(plan) => rules::edited(visit, id, text, Ok(plan.at(""))),
-        Err(refusal) => rules::edited(visit, id, text, Err(&refusal)),
+        Ok(plan) => rules::edited(visit, id, text, Ok(plan.at(""))).await,
+        Err(refusal) => rules::edited(visit, id, text, Err(&refusal)).await,
     }
 }

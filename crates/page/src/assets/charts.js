@@ -52,25 +52,46 @@ export function moveCursor(at) {
   dispatchEvent(new CustomEvent('cursor', { detail: { at } }));
 }
 
-/* The field, the pointer and the keys move it. It stays there when parts of the page change. */
-let chosen = null;
-function choose(at) {
-  chosen = at;
-  moveCursor(at);
+/* The pointer moves it while it is over a plot. The field and a click keep it where it is: other
+   scripts hear of that by the event `moment`, with nothing for the present. */
+const moment = () => new URL(location).searchParams.get('at');
+let chosen = moment() && +moment();
+function rest() {
+  const scrub = document.querySelector('[data-scrub]');
+  moveCursor(chosen ?? +(scrub?.max ?? Date.now()));
 }
-function point(event) {
-  const plot = event.target.closest?.('[data-cursor] .ch[role=img]');
-  if (!plot || (event.pointerType !== 'mouse' && !event.buttons)) return;
+function choose(at, isLast) {
+  chosen = isLast ? null : at;
+  rest();
+  dispatchEvent(new CustomEvent('moment', { detail: { at: chosen } }));
+}
+const PLOT = '[data-cursor] .ch:is([role=img],.over)';
+function pointed(event) {
+  const plot = event.target.closest?.(PLOT);
+  if (!plot) return null;
   const { from, to } = rangeOf(plot.closest('[data-cursor]'));
   const box = plot.getBoundingClientRect();
   const share = Math.max(0, Math.min(1, (event.clientX - box.left) / box.width));
-  choose(Math.round(from + share * (to - from)));
+  return Math.round(from + share * (to - from));
+}
+function point(event) {
+  const at = pointed(event);
+  if (at !== null && (event.pointerType === 'mouse' || event.buttons)) moveCursor(at);
 }
 addEventListener('input', ({ target }) => {
-  if (target.matches('[data-scrub]')) choose(+target.value);
+  if (target.matches('[data-scrub]')) moveCursor(+target.value);
+});
+addEventListener('change', ({ target }) => {
+  if (target.matches('[data-scrub]')) choose(+target.value, +target.value + +target.step > +target.max);
 });
 addEventListener('pointermove', point);
 addEventListener('pointerdown', point);
-addEventListener('changed', () => {
-  if (chosen !== null) moveCursor(chosen);
+addEventListener('pointerout', (event) => {
+  if (event.target.closest?.(PLOT) && !event.relatedTarget?.closest?.(PLOT)) rest();
 });
+addEventListener('click', (event) => {
+  if (!event.target.closest?.('.over') || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  choose(pointed(event), false);
+});
+addEventListener('changed', rest);

@@ -47,7 +47,9 @@ function relative(moment) {
 let skew = 0;
 function times() {
   for (const time of all('time')) {
-    const text = relative(Date.parse(time.dateTime));
+    let text = relative(Date.parse(time.dateTime));
+    // In sentences such as "until 5 h from now".
+    if ('from' in time.dataset) text = text.replace(/^in (.*)/, '$1 from now');
     if (time.textContent !== text) time.textContent = text;
   }
 }
@@ -111,6 +113,11 @@ function say(text, isLive) {
   if (stream.textContent !== text) stream.textContent = text;
   stream.classList.toggle('on', isLive);
 }
+function replace(part, made) {
+  morph(part, made);
+  if (part.id === 'title') document.title = part.textContent;
+  dispatchEvent(new CustomEvent('changed', { detail: part }));
+}
 function apply(changes) {
   for (const { id, html } of changes) {
     const part = document.getElementById(id);
@@ -118,15 +125,16 @@ function apply(changes) {
     const made = document.createElement('div');
     made.id = id;
     made.innerHTML = html;
-    morph(part, made);
-    dispatchEvent(new CustomEvent('changed', { detail: part }));
+    replace(part, made);
   }
   times();
 }
+let source;
 function listen() {
-  const source = new EventSource(`/live-page?at=${encodeURIComponent(location.pathname + location.search)}`);
+  source?.close();
+  const mine = source = new EventSource(`/live-page?at=${encodeURIComponent(location.pathname + location.search)}`);
   const hear = () => { heard = Date.now(); say('live', true); };
-  source.addEventListener('hello', event => {
+  mine.addEventListener('hello', event => {
     const { release, now } = JSON.parse(event.data);
     skew = Date.parse(now) - Date.now();
     wait = 500;
@@ -135,17 +143,39 @@ function listen() {
     // answer, pages that are loaded at once would not come to rest.
     if (release !== html.dataset.release) setTimeout(() => location.reload(), performance.now() < 5000 ? 5000 : 0);
   });
-  source.addEventListener('change', event => { hear(); apply(JSON.parse(event.data)); });
-  source.addEventListener('beat', hear);
-  source.addEventListener('end', () => { source.close(); location.reload(); });
-  source.onerror = () => {
-    source.close();
+  mine.addEventListener('change', event => { hear(); if (mine === source) apply(JSON.parse(event.data)); });
+  mine.addEventListener('beat', hear);
+  mine.addEventListener('end', () => { mine.close(); location.reload(); });
+  mine.onerror = () => {
+    mine.close();
     say('not live: connecting again', false);
-    setTimeout(listen, wait * (0.5 + Math.random()));
+    setTimeout(() => { if (mine === source) listen(); }, wait * (0.5 + Math.random()));
     wait = Math.min(wait * 2, 30000);
   };
-  addEventListener('pagehide', () => source.close(), { once: true });
 }
+addEventListener('pagehide', () => source?.close());
+
+/* A moment that was chosen in a chart: its address, and what the page knows of it. */
+let asked;
+addEventListener('moment', ({ detail: { at } }) => {
+  const url = new URL(location);
+  if (at === null) url.searchParams.delete('at');
+  else url.searchParams.set('at', at);
+  history.replaceState(null, '', url);
+  clearTimeout(asked);
+  // Keys come fast: the last one counts.
+  asked = setTimeout(async () => {
+    const answer = await fetch(url, { headers: { accept: 'text/html' } }).catch(() => null);
+    if (!answer?.ok || String(url) !== location.href) return;
+    const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
+    for (const made of all('main > [id]', page)) {
+      const part = document.getElementById(made.id);
+      if (part) replace(part, made);
+    }
+    times();
+    listen();
+  }, 200);
+});
 addEventListener('pageshow', event => { if (event.persisted) location.reload(); });
 if (stream) {
   listen();

@@ -2,7 +2,8 @@
 
 use maud::{Markup, Render, html};
 
-use super::legend::{Entry, legend, numbers, sentence};
+use super::legend::Entry;
+use super::over_time::OverTime;
 use super::path::{Percent, Pixels, WIDTH, units};
 use super::plot::Plot;
 use super::series::{Columns, Gather, Series};
@@ -62,28 +63,27 @@ impl Render for TimeBars<'_> {
         for (part, values) in parts.iter().rev() {
             entries.push(entry(swatch(part.tone), part.name, values));
         }
+        let frame = OverTime {
+            title: self.title,
+            range: self.range,
+            columns,
+            entries: &entries,
+        };
         let plot = Plot {
             range: self.range,
             axis: &axis,
             height: TALL,
-            label: &format!(
-                "{}. {}",
-                self.title,
-                sentence(self.range, columns, &entries)
-            ),
+            label: &frame.label(),
             stretched: html! {},
             fixed: self.bars(columns, &parts, &axis),
             cursor: columns.cursor(self.range),
             has_times: true,
+            moments: None,
         };
-        html! {
-            div class="chart" data-cursor=(columns.for_script(self.range)) {
-                (legend(self.range, columns, &entries))
-                (plot.draw())
-                p class="dim" { "A bar: " (Unit::Duration.text(columns.width_ms as f64)) }
-                (numbers(self.title, self.range, columns, &entries))
-            }
-        }
+        frame.around(&html! {
+            (plot.draw())
+            p class="dim" { "A bar: " (Unit::Duration.text(columns.width_ms as f64)) }
+        })
     }
 }
 

@@ -2,9 +2,10 @@
 
 use maud::{Markup, Render, html};
 
-use super::legend::{Entry, legend, numbers, sentence};
+use super::legend::Entry;
+use super::over_time::OverTime;
 use super::path::{HEIGHT, Percent, WIDTH, area, line, ticks, units};
-use super::plot::Plot;
+use super::plot::{MomentLinks, Plot};
 use super::series::{Columns, Gather, Series};
 use super::time::TimeRange;
 use super::tone::{Tone, line_swatch, swatch};
@@ -54,11 +55,12 @@ pub struct CapacityChart<'a> {
     pub range: TimeRange,
     pub states: WorkerStates<'a>,
     pub waiting: &'a Series,
-    pub min: Option<&'a Series>,
     pub max: Option<&'a Series>,
     /// How many launches were refused in each step.
     pub refused: &'a Series,
     pub marks: &'a [Mark<'a>],
+    /// Where a click in the chart leads.
+    pub moments: Option<MomentLinks<'a>>,
 }
 
 /// The values of all columns.
@@ -69,7 +71,6 @@ struct Gathered {
     /// Busy; busy and idle; and so on.
     sums: Vec<Vec<Option<f64>>>,
     waiting: Vec<Option<f64>>,
-    min: Option<Vec<Option<f64>>>,
     max: Option<Vec<Option<f64>>>,
     refused: Vec<Option<f64>>,
 }
@@ -102,31 +103,29 @@ impl Render for CapacityChart<'_> {
         let is_far = limit > workers.max(shared) * APART;
         let limit = if is_far { 0.0 } else { limit };
         let axis = ValueAxis::from_zero([workers, limit, shared].into_iter(), Unit::Count, 4.0);
-        let label = format!(
-            "{}. {}",
-            self.title,
-            sentence(self.range, columns, &entries)
-        );
+        let frame = OverTime {
+            title: self.title,
+            range: self.range,
+            columns,
+            entries: &entries,
+        };
         let plot = Plot {
             range: self.range,
             axis: &axis,
             height: TALL,
-            label: &label,
+            label: &frame.label(),
             stretched: self.shapes(&gathered, &axis, (!is_apart, !is_far)),
             fixed: html! {},
             cursor: columns.cursor(self.range),
             has_times: true,
+            moments: self.moments,
         };
-        html! {
-            div class="chart" data-cursor=(columns.for_script(self.range)) {
-                (legend(self.range, columns, &entries))
-                @if is_apart { (self.strip(&gathered)) }
-                (self.marks())
-                (plot.draw())
-                (self.listed_marks())
-                (numbers(self.title, self.range, columns, &entries))
-            }
-        }
+        frame.around(&html! {
+            @if is_apart { (self.strip(&gathered)) }
+            (self.marks())
+            (plot.draw())
+            (self.listed_marks())
+        })
     }
 }
 
@@ -159,7 +158,6 @@ impl CapacityChart<'_> {
             states,
             sums,
             waiting: peak(self.waiting),
-            min: self.min.map(peak),
             max: self.max.map(peak),
             refused: columns.gather(self.refused, Gather::Sum),
         }
@@ -186,7 +184,6 @@ impl CapacityChart<'_> {
                     path class=(tone.stroke()) d=(line(steps(sums))) {}
                 }
             }
-            @if let Some(limits) = &gathered.min { path class="lim" d=(line(steps(limits))) {} }
             @if let Some(limits) = gathered.max.as_ref().filter(|_| has_limit) {
                 path class="lim" d=(line(steps(limits))) {}
             }
@@ -209,6 +206,7 @@ impl CapacityChart<'_> {
             fixed: html! {},
             cursor: columns.cursor(self.range),
             has_times: false,
+            moments: self.moments,
         };
         html! {
             p class="sub" { "Waiting tasks" }
@@ -263,11 +261,18 @@ impl CapacityChart<'_> {
         let mut marks: Vec<&Mark<'_>> = self.visible_marks().collect();
         // Changes are few and explain much, so they come before decisions.
         marks.sort_by_key(|mark| (mark.kind == MarkKind::Decision, -mark.at_ms));
+        let n_changes = marks
+            .iter()
+            .filter(|it| it.kind == MarkKind::Change)
+            .count();
         let n_more = marks.len().saturating_sub(MAX_MARKS_LISTED);
         html! {
             @if !marks.is_empty() {
-                details class="nums" {
-                    summary { "Changes and decisions" }
+                details class="nums" open[n_changes > 0] {
+                    summary {
+                        (counted(n_changes, "change")) " and "
+                        (counted(marks.len() - n_changes, "decision"))
+                    }
                     ul class="marks" {
                         @for mark in marks.iter().take(MAX_MARKS_LISTED) {
                             li {
@@ -295,17 +300,19 @@ impl Gathered {
         for ((name, tone), values) in NAMES.iter().zip(&self.states).rev() {
             entries.push(count(swatch(*tone), name, values));
         }
-        let limits = [("minimum", &self.min), ("limit", &self.max)];
-        for (name, values) in limits {
-            if let Some(values) = values {
-                entries.push(count(line_swatch("lim"), name, values));
-            }
+        if let Some(values) = &self.max {
+            entries.push(count(line_swatch("lim"), "limit", values));
         }
         if self.refused.iter().flatten().any(|refused| *refused > 0.0) {
             entries.push(count(line_swatch("tick"), "refused", &self.refused));
         }
         entries
     }
+}
+
+fn counted(number: usize, word: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {word}{plural}")
 }
 
 /// The class of an area that stretches: its hatch would stretch, too.

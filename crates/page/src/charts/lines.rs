@@ -2,7 +2,8 @@
 
 use maud::{Markup, Render, html};
 
-use super::legend::{Entry, legend, numbers, sentence};
+use super::legend::Entry;
+use super::over_time::OverTime;
 use super::path::{HEIGHT, WIDTH, area, line};
 use super::plot::Plot;
 use super::series::{Columns, Gather, Series};
@@ -57,15 +58,17 @@ impl Render for LineChart<'_> {
         let axis = ValueAxis::from_zero(all.flatten().copied().flatten(), self.unit, 4.0);
         let size = (WIDTH, HEIGHT);
         let entries: Vec<Entry<'_>> = self.entries(&ground, &lines);
+        let frame = OverTime {
+            title: self.title,
+            range: self.range,
+            columns,
+            entries: &entries,
+        };
         let plot = Plot {
             range: self.range,
             axis: &axis,
             height: TALL,
-            label: &format!(
-                "{}. {}",
-                self.title,
-                sentence(self.range, columns, &entries)
-            ),
+            label: &frame.label(),
             stretched: html! {
                 @if let Some((_, values)) = &ground {
                     path class="c-area" d=(area(columns.steps(self.range, &axis, values, size), HEIGHT)) {}
@@ -78,14 +81,9 @@ impl Render for LineChart<'_> {
             fixed: html! {},
             cursor: columns.cursor(self.range),
             has_times: true,
+            moments: None,
         };
-        html! {
-            div class="chart" data-cursor=(columns.for_script(self.range)) {
-                (legend(self.range, columns, &entries))
-                (plot.draw())
-                (numbers(self.title, self.range, columns, &entries))
-            }
-        }
+        frame.around(&plot.draw())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use maud::{PreEscaped, Render};
 
-use super::unit::digits;
+use crate::numbers::digits;
 
 /// The width of the stretched drawing of a chart, in its own units.
 pub(super) const WIDTH: i32 = 2_000;

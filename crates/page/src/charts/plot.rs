@@ -30,7 +30,19 @@ pub(super) struct Plot<'a> {
     /// The place of the cursor.
     pub(super) cursor: i32,
     pub(super) has_times: bool,
+    /// Lead to what is known of a moment.
+    pub(super) moments: Option<MomentLinks<'a>>,
 }
+
+/// The address of a page about a moment: the milliseconds stand between these two parts.
+#[derive(Clone, Copy, Debug)]
+pub struct MomentLinks<'a> {
+    pub before: &'a str,
+    pub after: &'a str,
+}
+
+/// The links of a plot. The script finds the exact moment of a click between them.
+const LINKS: i64 = 48;
 
 impl Plot<'_> {
     pub(super) fn draw(&self) -> Markup {
@@ -61,6 +73,31 @@ impl Plot<'_> {
                         path class="cur" d={ "M" (self.cursor) " 0v" (HEIGHT) } {}
                     }
                     @if self.has_times { (time_labels(self.range, self.height + below - 5.0)) }
+                }
+                @if let Some(links) = self.moments { (self.links(links)) }
+            }
+        }
+    }
+
+    /// For the pointer, over the shapes. The scrubber does the same for the keyboard.
+    fn links(&self, links: MomentLinks<'_>) -> Markup {
+        let (from_ms, to_ms) = (self.range.from_ms(), self.range.to_ms());
+        // At multiples of their distance, so that they stay as time goes on.
+        let step_ms = ((to_ms - from_ms) / LINKS).max(1);
+        let first = from_ms.div_euclid(step_ms);
+        html! {
+            svg class="ch over" height=(Pixels(self.height)) aria-hidden="true"
+                viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } preserveAspectRatio="none" {
+                @for number in first..=first + LINKS {
+                    @let start_ms = (number * step_ms).max(from_ms);
+                    @let end_ms = ((number + 1) * step_ms).min(to_ms);
+                    @let x = units(self.range.place(start_ms), WIDTH);
+                    @let width = units(self.range.place(end_ms), WIDTH) - x;
+                    @if width > 0 {
+                        a href={ (links.before) (end_ms) (links.after) } tabindex="-1" {
+                            rect class="hit" x=(x) width=(width) height=(HEIGHT) {}
+                        }
+                    }
                 }
             }
         }

@@ -112,7 +112,7 @@ impl TimeRange {
     }
 
     /// The moment for a reader: `30 Nov, 14:31`.
-    pub(super) fn text(self, at_ms: i64) -> String {
+    pub(crate) fn text(self, at_ms: i64) -> String {
         if self.is_elapsed {
             return Unit::Duration.text(at_ms as f64);
         }

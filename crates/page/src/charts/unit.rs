@@ -1,5 +1,7 @@
 //! Texts of numbers, money, durations and shares.
 
+use crate::numbers::{self, digits, thousands};
+
 /// The kind of quantity that a chart shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
@@ -36,10 +38,10 @@ impl Unit {
             return "–".to_owned();
         };
         match self {
-            Self::Count | Self::Plain => thousands(&digits(value, 2)),
-            Self::Money => money(value, 2),
-            Self::Duration => duration(value),
-            Self::Percent => format!("{} %", thousands(&digits(value * 100.0, 1))),
+            Self::Count | Self::Plain => numbers::plain(value),
+            Self::Money => numbers::dollars(value),
+            Self::Duration => numbers::duration(value),
+            Self::Percent => numbers::share(value),
         }
     }
 
@@ -114,21 +116,6 @@ fn duration_step(rough: f64) -> f64 {
     known.unwrap_or_else(|| decimal_step(rough / DAY_MS) * DAY_MS)
 }
 
-/// At most this many decimals, and none that are zero.
-pub(super) fn digits(value: f64, decimals: usize) -> String {
-    let text = format!("{value:.decimals$}");
-    let text = if text.contains('.') {
-        text.trim_end_matches('0').trim_end_matches('.')
-    } else {
-        &text
-    };
-    if text == "-0" {
-        "0".to_owned()
-    } else {
-        text.replacen('-', "−", 1)
-    }
-}
-
 fn short(value: f64) -> String {
     const SIZES: [(f64, &str); 4] = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")];
     let magnitude = value.abs();
@@ -140,62 +127,4 @@ fn short(value: f64) -> String {
         None if magnitude < 0.1 && magnitude > 0.0 => digits(value, 4),
         None => thousands(&digits(value, 2)),
     }
-}
-
-/// Two significant decimals below a cent, else cents.
-fn money(value: f64, decimals: usize) -> String {
-    let sign = if value < 0.0 { "−" } else { "" };
-    let magnitude = value.abs();
-    if magnitude > 0.0 && magnitude < 0.01 {
-        return format!("{sign}${}", digits(magnitude, 4));
-    }
-    format!("{sign}${}", thousands(&format!("{magnitude:.decimals$}")))
-}
-
-/// The two largest units.
-fn duration(value: f64) -> String {
-    let sign = if value < 0.0 { "−" } else { "" };
-    let magnitude = value.abs();
-    if magnitude < SECOND_MS {
-        return format!("{sign}{} ms", digits(magnitude, 0));
-    }
-    let seconds = (magnitude / SECOND_MS).round();
-    if seconds < 10.0 {
-        return format!("{sign}{} s", digits(magnitude / SECOND_MS, 1));
-    }
-    let part = |seconds: f64, large: f64, large_name: &str, small: f64, small_name: &str| {
-        let first = (seconds / large).floor();
-        let rest = ((seconds - first * large) / small).floor();
-        let first = thousands(&digits(first, 0));
-        if rest > 0.0 {
-            format!("{sign}{first} {large_name} {rest:.0} {small_name}")
-        } else {
-            format!("{sign}{first} {large_name}")
-        }
-    };
-    if seconds < 60.0 {
-        format!("{sign}{seconds:.0} s")
-    } else if seconds < 3_600.0 {
-        part(seconds, 60.0, "min", 1.0, "s")
-    } else if seconds < 86_400.0 {
-        part(seconds, 3_600.0, "h", 60.0, "min")
-    } else {
-        part(seconds, 86_400.0, "d", 3_600.0, "h")
-    }
-}
-
-fn thousands(number: &str) -> String {
-    let (number, sign) = match number.strip_prefix('−') {
-        Some(rest) => (rest, "−"),
-        None => (number, ""),
-    };
-    let (whole, rest) = number.split_at(number.find('.').unwrap_or(number.len()));
-    let mut text = sign.to_owned();
-    for (place, digit) in whole.char_indices() {
-        if place > 0 && (whole.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text + rest
 }

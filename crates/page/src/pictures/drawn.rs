@@ -4,7 +4,7 @@ use domain::time::{DAY_MS, HOUR_MS, Timestamp};
 use maud::{Markup, html};
 use serde_json::Value;
 
-use crate::charts::{CapacityChart, Mark, Scrubber, Series, TimeRange, WorkerStates};
+use crate::charts::{CapacityChart, Mark, MomentLinks, Scrubber, Series, TimeRange, WorkerStates};
 use crate::json::Json as _;
 use crate::parts::choices;
 use crate::view::Visit;
@@ -18,13 +18,22 @@ const RANGES: &[(&str, &str)] = &[
     ("1y", "Year"),
 ];
 
+/// The moment that the address of the page names.
+pub(super) fn moment(visit: &Visit<'_>) -> Option<Timestamp> {
+    let at_ms: i64 = visit.query("at").parse().ok()?;
+    // Later moments than those of charts do not exist yet.
+    Some(Timestamp::from_millis(
+        at_ms.clamp(0, visit.now.as_millis()),
+    ))
+}
+
 /// The time that the charts of a page show, and the moment of their cursor.
 pub(super) fn range(visit: &Visit<'_>) -> TimeRange {
     let until = visit.now.as_millis();
     let range = TimeRange::new(until - length_ms(visit), until);
-    match visit.query("at").parse() {
-        Ok(at) => range.at(at),
-        Err(_) => range,
+    match moment(visit) {
+        Some(at) => range.at(at.as_millis()),
+        None => range,
     }
 }
 
@@ -88,7 +97,13 @@ pub(super) fn parts(from: Option<Timestamp>, part_ms: i64, values: &[Value]) -> 
 }
 
 /// Workers by state against waiting tasks and limits.
-pub(super) fn capacity(title: &str, range: TimeRange, reply: &Value, marks: &[Mark<'_>]) -> Markup {
+pub(super) fn capacity(
+    title: &str,
+    range: TimeRange,
+    reply: &Value,
+    marks: &[Mark<'_>],
+    moments: MomentLinks<'_>,
+) -> Markup {
     let all = [
         "busy",
         "idle",
@@ -121,10 +136,10 @@ pub(super) fn capacity(title: &str, range: TimeRange, reply: &Value, marks: &[Ma
             leaving,
         },
         waiting,
-        min: None,
         max: Some(maximum),
         refused,
         marks,
+        moments: Some(moments),
     };
     html! { (chart) }
 }

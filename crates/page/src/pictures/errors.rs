@@ -5,7 +5,7 @@ use domain::time::{HOUR_MS, Timestamp};
 use maud::{Markup, html};
 use serde_json::Value;
 
-use crate::charts::{Series, SparkLine, SparkScale, TimeRange};
+use crate::charts::{Series, SparkLine, TimeRange};
 use crate::json::Json as _;
 use crate::links;
 use crate::parts::{empty, heads, more, table};
@@ -56,8 +56,6 @@ fn trend(cause: &Value, visit: &Visit<'_>) -> Markup {
             waiting: &errors,
             capacity: &Series::default(),
             limit: None,
-            refused_ms: &[],
-            scale: SparkScale::Own,
         })
     }
 }

@@ -4,13 +4,20 @@ use api_client::{Call, WORKER_MANAGER};
 use maud::{Markup, html};
 use serde_json::Value;
 
+use super::health_board;
 use crate::json::Json as _;
 use crate::links;
 use crate::parts::{Action, choices, empty, field, heads, mark, more, table};
 use crate::view::{Part, Shown, View, Visit};
-use crate::words::{ago, count, count_cell};
+use crate::words::{ago, count, count_cell, timed};
 
 const PAGE: u32 = 200;
+/// Which launch configs are listed.
+const STATES: [(&str, &str); 3] = [
+    ("", "With launches or trouble"),
+    ("ill", "Ill"),
+    ("all", "All"),
+];
 
 pub(super) async fn show(visit: &Visit<'_>) -> Shown {
     let after = visit.query("after");
@@ -19,8 +26,12 @@ pub(super) async fn show(visit: &Visit<'_>) -> Shown {
         .query("continuationToken", (!after.is_empty()).then_some(after));
     let reply = visit.api.call(call).await?;
     let all = reply.list("launchConfigs");
-    let only_ill = visit.query("state") == "ill";
-    let mut shown: Vec<&Value> = all.iter().filter(|it| !only_ill || is_ill(it)).collect();
+    let is_wanted = |config: &&Value| match visit.query("state") {
+        "ill" => is_ill(config),
+        "all" => true,
+        _ => is_ill(config) || config.count("launches.attempts") > 0,
+    };
+    let mut shown: Vec<&Value> = all.iter().filter(is_wanted).collect();
     shown.sort_by_key(|it| (!is_ill(it), lost(it) == 0));
     let shown: Vec<Value> = shown.into_iter().cloned().collect();
     let n_ill = all.iter().filter(|it| is_ill(it)).count();
@@ -35,17 +46,21 @@ pub(super) async fn show(visit: &Visit<'_>) -> Shown {
             @if !reply.text("continuationToken").is_empty() || !after.is_empty() { " On this page." }
         }
         div .filter {
-            (choices(visit, "state", "Which launch configs", &[("", "All"), ("ill", "Ill")]))
+            (choices(visit, "state", "Which launch configs", &STATES))
             a href="/start-up" { "How long machines take to start" }
         }
         @if shown.is_empty() {
-            (empty("No launch config is ill. Launch configs appear here with their pools."))
+            (empty("No launch config is ill, and none was used in the last hour."))
         } @else {
+            (health_board::board(&shown, visit.now))
+            h2 { "Launch configs" }
             (board(visit, &shown, true))
         }
         (more(visit, reply.text("continuationToken")))
     };
-    let view = View::new(Part::Health, "Health").section("health", content);
+    let view = View::new(Part::Health, "Health")
+        .ill(n_ill as u64)
+        .section("health", content);
     Ok(view.command("fleetwright health"))
 }
 
@@ -88,7 +103,7 @@ pub(super) fn board(visit: &Visit<'_>, configs: &[Value], names_pool: bool) -> M
                 td { (state(config)) }
                 td { @if config.moment("availability.nextTry").is_some() {
                     (ago(config.moment("availability.nextTry"), visit.now)) } }
-                td .wrap.cz { (config.text("availability.reason")) }
+                td .wrap.cz { (timed(config.text("availability.reason"), visit.now)) }
                 td { (actions(visit, config, index)) }
             }
         }

@@ -5,6 +5,7 @@ use futures_util::future::join_all;
 use maud::{Markup, html};
 use serde_json::Value;
 
+use super::canary::Canary;
 use crate::json::Json as _;
 use crate::links;
 use crate::parts::{Action, empty, facts, field, heads, mark, more, table};
@@ -115,6 +116,7 @@ pub(super) async fn show(visit: &Visit<'_>, id: &str) -> Shown {
             ("Next", html! { (status.text("nextBuild.reason")) " " (ago(status.moment("nextBuild.until"), visit.now)) }),
         ]))
     };
+    let canary = Canary::find(visit, id, &status).await;
     let log = visit.query("log");
     let log = match log.parse::<u64>() {
         Ok(_) => {
@@ -125,7 +127,10 @@ pub(super) async fn show(visit: &Visit<'_>, id: &str) -> Shown {
     };
     let view = View::new(Part::Images, format!("Image {id}"))
         .section("head", head)
-        .section("canary", canary(visit, &status))
+        .section(
+            "canary",
+            canary_section(visit, id, &status, canary.as_ref()),
+        )
         .section("builds", builds(visit, id, &status))
         .section(
             "log",
@@ -162,24 +167,40 @@ fn sentence(status: &Value) -> String {
     }
 }
 
-/// The evidence of a canary: machines of the new build against the others.
-fn canary(visit: &Visit<'_>, status: &Value) -> Markup {
-    let canary = status.at("canary");
-    let evidence = canary.at("evidence").as_object();
-    html! {
-        @if canary.is_object() {
-            h2 { "Canary of build " (canary.count("build")) }
-            p { "Since " (ago(canary.moment("since"), visit.now)) ", by " (canary.text("by")) ": "
-                (canary.text("verdict")) " " (canary.text("reason")) }
-            @if let Some(evidence) = evidence {
-                dl .facts {
-                    @for (name, value) in evidence {
-                        dt { (name) } dd { (value) }
-                    }
-                }
-            }
+/// The canary with what people can do about its build.
+fn canary_section(visit: &Visit<'_>, id: &str, status: &Value, canary: Option<&Canary>) -> Markup {
+    let Some(canary) = canary else {
+        return html! {};
+    };
+    let builds = status.list("builds");
+    let build = builds
+        .iter()
+        .find(|build| build.count("build") == canary.build());
+    let promoted = status.at("standing.promoted").as_u64();
+    let actions = html! {
+        @if let Some(build) = build.filter(|_| !canary.is_over()) {
+            (build_actions(visit, id, build, false, "canary"))
+            @if let Some(promoted) = promoted { (roll_back(visit, id, canary.build(), promoted)) }
         }
+    };
+    canary.show(visit, &actions)
+}
+
+/// The build in use is chosen again, so the new one is not used any more.
+fn roll_back(visit: &Visit<'_>, id: &str, build: u64, to: u64) -> Markup {
+    let to = to.to_string();
+    let path = ["image", id, "builds", &to, "promote"];
+    Action {
+        needs: Call::post(FLEETWRIGHT, &path, &Value::Null),
+        id: "roll-back",
+        name: "Roll back",
+        says: &format!("New machines start from build {to} only. Build {build} is not used."),
+        path: "image/promote",
+        hidden: &[("image", id), ("build", &to)],
+        fields: html! { (field("Reason", "reason", "", false)) },
+        command: &format!("fleetwright image rollback {id} --to {to} --reason {{reason}}"),
     }
+    .show(visit)
 }
 
 fn builds(visit: &Visit<'_>, id: &str, status: &Value) -> Markup {
@@ -202,7 +223,7 @@ fn builds(visit: &Visit<'_>, id: &str, status: &Value) -> Markup {
                 }
                 td .wrap.cz { (build.text("error")) (reasons(build)) }
                 td { a href=(visit.with("log", &number.to_string())) { "log" } }
-                td { (build_actions(visit, id, build, promoted == Some(number))) }
+                td { (build_actions(visit, id, build, promoted == Some(number), "build")) }
             }
         }
     };
@@ -319,7 +340,14 @@ fn image_actions(visit: &Visit<'_>, id: &str, status: &Value) -> Markup {
     }
 }
 
-fn build_actions(visit: &Visit<'_>, id: &str, build: &Value, is_promoted: bool) -> Markup {
+/// `at` names the part of the page, whose forms have ids of their own.
+fn build_actions(
+    visit: &Visit<'_>,
+    id: &str,
+    build: &Value,
+    is_promoted: bool,
+    at: &str,
+) -> Markup {
     let number = build.count("build").to_string();
     let hidden = [("image", id), ("build", number.as_str())];
     let call = |action: &str| {
@@ -338,7 +366,7 @@ fn build_actions(visit: &Visit<'_>, id: &str, build: &Value, is_promoted: bool) 
         @if !is_promoted && build.text("state") == "ready" {
             (Action {
                 needs: call("promote"),
-                id: &format!("promote-{number}"),
+                id: &format!("{at}-promote-{number}"),
                 name: "Promote",
                 says: "New machines start from this build from now on; those that run stay.",
                 path: "image/promote",
@@ -349,7 +377,7 @@ fn build_actions(visit: &Visit<'_>, id: &str, build: &Value, is_promoted: bool) 
         }
         (Action {
             needs: call(pin),
-            id: &format!("pin-{number}"),
+            id: &format!("{at}-pin-{number}"),
             name: pin_name,
             says: pin_says,
             path: &format!("image/{pin}"),

@@ -6,9 +6,9 @@ use serde_json::Value;
 
 use crate::json::Json as _;
 use crate::links;
-use crate::parts::{empty, facts, heads, id as copied, table};
+use crate::parts::{empty, facts, heads, id as copied, refused, table};
 use crate::view::{Listens, Part, Shown, View, Visit};
-use crate::words::{ago, count, count_cell, duration};
+use crate::words::{ago, count, count_cell, time_taken, timed};
 
 pub(super) async fn show(visit: &Visit<'_>, pool: &str, id: &str) -> Shown {
     let config = Call::get(WORKER_MANAGER, &["launch-config", pool, id]);
@@ -22,7 +22,7 @@ pub(super) async fn show(visit: &Visit<'_>, pool: &str, id: &str) -> Shown {
             h1 { "Launch config " (copied(id)) }
             div .r { (super::health::actions(visit, &config, 0)) }
         }
-        p .lede { (super::health::state(&config)) " " (config.text("availability.reason")) }
+        p .lede { (super::health::state(&config)) " " (timed(config.text("availability.reason"), visit.now)) }
         (facts(&[
             ("Place", html! { (config.text("place")) }),
             ("Provider", html! { (config.text("providerId")) }),
@@ -41,7 +41,7 @@ pub(super) async fn show(visit: &Visit<'_>, pool: &str, id: &str) -> Shown {
             "start",
             match &explained {
                 Ok(explained) => start(explained),
-                Err(refusal) => super::pool::refused("Start of machines", refusal),
+                Err(refusal) => refused("Start of machines", refusal),
             },
         )
         .section(
@@ -91,7 +91,7 @@ fn start(explained: &Value) -> Markup {
                     td { (phase.text("from")) " → " (phase.text("phase")) }
                     (count_cell(phase.count("machines")))
                     @for name in ["medianMs", "p95Ms"] {
-                        td .n { (duration(phase.number(name).map_or(0, super::pool::whole))) }
+                        td .n { (time_taken(phase.number(name))) }
                     }
                 }
             }

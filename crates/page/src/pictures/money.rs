@@ -10,9 +10,9 @@ use crate::api::Refusal;
 use crate::charts::{BarPart, Gather, Gauge, ShareBar, TimeBars, TimeRange, Tone, Unit};
 use crate::json::Json as _;
 use crate::links;
-use crate::parts::{choices, empty, heads, mark, table};
+use crate::parts::{choices, empty, heads, mark, refused, table};
 use crate::view::{Part, Problem, Shown, View, Visit};
-use crate::words::{ago, money, percent};
+use crate::words::{ago, money, percent, timed};
 
 /// The uses of money, as docs/costs.md explains them.
 pub(super) const USES: [&str; 7] = [
@@ -65,7 +65,7 @@ pub(super) async fn show(visit: &Visit<'_>) -> Shown {
             "days",
             match &days {
                 Ok(days) => costs("By day", "day", days),
-                Err(refusal) => super::pool::refused("By day", refusal),
+                Err(refusal) => refused("By day", refusal),
             },
         )
         .section("lines", costs(&format!("By {by}"), by, &lines))
@@ -213,7 +213,7 @@ fn name(line: &Value, by: &str) -> Markup {
 fn budgets_of(visit: &Visit<'_>, budgets: &Result<Value, Refusal>) -> Markup {
     let budgets = match budgets {
         Ok(budgets) => budgets.list("budgets"),
-        Err(refusal) => return super::pool::refused("Budgets", refusal),
+        Err(refusal) => return refused("Budgets", refusal),
     };
     let rows = html! {
         @for budget in budgets {
@@ -237,7 +237,7 @@ fn budgets_of(visit: &Visit<'_>, budgets: &Result<Value, Refusal>) -> Markup {
                 td .n { (dollars(budget, "left")) }
                 td { (step) }
                 td { (ago(budget.moment("periodEnds"), visit.now)) }
-                td .wrap.cz { (budget.text("text")) }
+                td .wrap.cz { (timed(budget.text("text"), visit.now)) }
             }
         }
     };

@@ -8,12 +8,12 @@ use serde_json::Value;
 
 use super::drawn;
 use crate::api::Refusal;
-use crate::charts::{Series, SparkLine, SparkScale, TimeRange};
+use crate::charts::{Series, SparkLine, TimeRange};
 use crate::json::Json as _;
 use crate::links;
 use crate::parts::{empty, mark, more};
 use crate::view::{Part, Problem, Shown, View, Visit};
-use crate::words::{ago, count, count_cell, money};
+use crate::words::{ago, count, count_cell, money, timed};
 
 /// Pools of a page; as many have spark lines.
 const PAGE: u32 = 50;
@@ -49,18 +49,12 @@ pub(super) async fn show(visit: &Visit<'_>) -> Shown {
     };
     let (status, pools) = (status?, pools?);
     let sparks = sparks(visit, pools.list("pools")).await;
-    let view = View::new(Part::Overview, title(&status))
+    let view = View::new(Part::Overview, "")
+        .ill(status.count("ill"))
         .section("state", state(&status, fleet.as_ref().ok(), visit))
         .section("problems", problems(visit, &status))
         .section("pools", list(visit, &pools, order, sparks.as_ref().ok()));
     Ok(view.command("fleetwright status"))
-}
-
-fn title(status: &Value) -> String {
-    match status.count("ill") {
-        0 => "All is well".to_owned(),
-        ill => format!("{ill} ill"),
-    }
 }
 
 async fn sparks(visit: &Visit<'_>, pools: &[Value]) -> Result<Value, Refusal> {
@@ -117,8 +111,6 @@ fn fleet_spark(fleet: &Value, visit: &Visit<'_>) -> Markup {
                 waiting: &waiting,
                 capacity: &capacity,
                 limit: None,
-                refused_ms: &[],
-                scale: SparkScale::Own,
             })
             span .sm { "6 h" }
         }
@@ -151,9 +143,9 @@ fn problems(visit: &Visit<'_>, status: &Value) -> Markup {
                         (mark(problem.text("severity") == "ill"))
                         span .why {
                             (about(problem))
-                            (problem.text("reason"))
+                            (timed(problem.text("reason"), visit.now))
                             @if !problem.text("words").is_empty() { " " q { (problem.text("words")) } }
-                            @if !problem.text("next").is_empty() { span .cz { (problem.text("next")) } }
+                            @if !problem.text("next").is_empty() { span .cz { (timed(problem.text("next"), visit.now)) } }
                         }
                         span .t {
                             @if problem.moment("since").is_some() {
@@ -310,8 +302,6 @@ fn spark(sparks: &Value, id: &str, pool: &Value, visit: &Visit<'_>) -> Markup {
             waiting: &waiting,
             capacity: &capacity,
             limit: pool.number("maximum"),
-            refused_ms: &[],
-            scale: SparkScale::Own,
         })
     }
 }

@@ -1,48 +1,58 @@
 //! A pool: what there is, what was decided and why, and from whose offers.
 
 use api_client::{Call, FLEETWRIGHT, QUEUE, WORKER_MANAGER};
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use maud::{Markup, html};
 use serde_json::Value;
 
+use super::changes::{self, Change};
+use super::decision::Decisions;
 use super::drawn;
 use crate::api::Refusal;
-use crate::charts::{Mark, MarkKind};
+use crate::charts::{Mark, MarkKind, MomentLinks};
 use crate::json::Json as _;
 use crate::links;
-use crate::parts::{Action, empty, facts, field, heads, id as copied, options, table};
+use crate::parts::{Action, empty, facts, field, heads, id as copied, options, refused, table};
 use crate::view::{Listens, Part, Problem, Shown, View, Visit};
-use crate::words::{ago, count, count_cell, duration, money};
+use crate::words::{ago, count};
 
 /// Tasks that the page lists.
 const TASKS: u32 = 20;
 
 pub(super) async fn show(visit: &Visit<'_>, id: &str) -> Shown {
+    let explain = Call::get(FLEETWRIGHT, &["explain", "pool", id]);
+    let at = drawn::moment(visit).map(|at| explain.clone().query("at", Some(at)));
     let calls = [
         Call::get(WORKER_MANAGER, &["worker-pool", id]),
-        Call::get(FLEETWRIGHT, &["explain", "pool", id]).query(
-            "plan",
-            Some(visit.query("plan")).filter(|plan| !plan.is_empty()),
-        ),
+        explain,
         Call::get(WORKER_MANAGER, &["launch-configs", id]),
         Call::get(QUEUE, &["task-queues", id, "pending"]).query("limit", Some(TASKS)),
         Call::get(QUEUE, &["task-queues", id, "counts"]),
         Call::get(FLEETWRIGHT, &["series", "pool", id]).query("from", Some(drawn::since(visit))),
     ];
-    let replies = join_all(calls.map(|call| visit.api.call(call))).await;
+    let earlier = join_all(at.map(|call| visit.api.call(call)));
+    let (replies, earlier) = join(join_all(calls.map(|call| visit.api.call(call))), earlier).await;
     let Ok([pool, explained, configs, tasks, counts, series]) = <[_; 6]>::try_from(replies) else {
         return Err(Problem::NotFound);
     };
     let pool = pool?;
+    let range = drawn::range(visit);
+    let changes = changes::of_pool(visit, range, &pool).await;
+    let at = drawn::moment(visit).and_then(|at| Some((at, earlier.first()?)));
+    let decisions = Decisions {
+        pool: id,
+        newest: explained.as_ref(),
+        earlier: at.map(|(at, explained)| (at, explained.as_ref())),
+    };
     let view = View::new(Part::Overview, id)
-        .section("state", state(visit, id, &pool, &explained, &counts))
-        .section("chart", chart(visit, id, &series, &explained))
-        .section("decision", decision(visit, id, &explained))
+        .section("state", state(visit, id, &pool, &decisions, &counts))
+        .section("chart", chart(visit, id, &series, &decisions, &changes))
+        .section("decision", decisions.show(visit))
         .section("configs", launch_configs(visit, &configs))
         .section("tasks", waiting(visit, id, &tasks))
         .section("settings", settings(&pool));
     Ok(view
-        .command(format!("fleetwright explain pool {id}"))
+        .command(decisions.command())
         .listens(Listens::Pool(id.to_owned())))
 }
 
@@ -50,22 +60,19 @@ fn state(
     visit: &Visit<'_>,
     id: &str,
     pool: &Value,
-    explained: &Result<Value, Refusal>,
+    decisions: &Decisions<'_>,
     counts: &Result<Value, Refusal>,
 ) -> Markup {
     let waiting = counts.as_ref().map_or(0, |it| it.count("pendingTasks"));
     let claimed = counts.as_ref().map_or(0, |it| it.count("claimedTasks"));
     let maximum = pool.count("config.maxCapacity");
-    let reason = explained.as_ref().ok().map(sentence);
     html! {
         p .crumb { a href="/" { "Pools" } }
         div .hd {
             h1 { (id) }
             div .r { (override_actions(visit, id)) (end_action(visit, id)) }
         }
-        @if let Some(reason) = reason.filter(|text| !text.is_empty()) {
-            p .lede { (reason) }
-        }
+        @if let Some(reason) = decisions.reason() { p .lede { (reason) } }
         p .state {
             a href="#tasks" { b { (count(waiting)) } "waiting" }
             a href=(format!("/workers?pool={}", links::escaped(id))) {
@@ -79,151 +86,45 @@ fn state(
     }
 }
 
-/// The workers over time. Each decision is a mark that leads to its reasons.
+/// The workers over time, with changes and decisions. A click in it leads to the decision of that
+/// moment.
 fn chart(
     visit: &Visit<'_>,
     id: &str,
     series: &Result<Value, Refusal>,
-    explained: &Result<Value, Refusal>,
+    decisions: &Decisions<'_>,
+    changes: &[Change],
 ) -> Markup {
     let series = match series {
         Ok(series) => series,
         Err(refusal) => return refused("Over time", refusal),
     };
-    let plans = explained.as_ref().map_or(&[][..], |it| it.list("plans"));
-    let texts: Vec<(i64, String, String)> = plans
+    let mark = |at_ms, kind, text, href| Mark {
+        at_ms,
+        kind,
+        text,
+        href,
+    };
+    let known = decisions.moments(visit);
+    let of_decisions = known
         .iter()
-        .filter_map(|plan| {
-            let at_ms = plan.moment("created")?.as_millis();
-            let number = plan.count("number").to_string();
-            let text = plan.text("text").lines().next().unwrap_or_default();
-            let url = links::with(&links::pool(id), &[], "plan", &number);
-            Some((at_ms, format!("decision {number}: {text}"), url))
-        })
-        .collect();
-    let marks: Vec<Mark<'_>> = texts
+        .map(|(at_ms, text, href)| mark(*at_ms, MarkKind::Decision, text.as_str(), href));
+    let of_changes = changes
         .iter()
-        .map(|(at_ms, text, href)| Mark {
-            at_ms: *at_ms,
-            kind: MarkKind::Decision,
-            text,
-            href,
-        })
-        .collect();
+        .map(|it| mark(it.at_ms, MarkKind::Change, it.text.as_str(), &it.href));
+    let marks: Vec<Mark<'_>> = of_changes.chain(of_decisions).collect();
+    let page = visit.with("at", "");
+    let joint = if page.contains('?') { '&' } else { '?' };
+    let before = format!("{page}{joint}at=");
+    let moments = MomentLinks {
+        before: &before,
+        after: "#decision",
+    };
+    let title = format!("Workers of {id} and waiting tasks");
     html! {
         h2 { "Over time" }
         (drawn::controls(visit))
-        (drawn::capacity(&format!("Workers of {id} and waiting tasks"), drawn::range(visit), series, &marks))
-    }
-}
-
-/// Why the pool has what it has, in a sentence.
-fn sentence(explained: &Value) -> String {
-    let reasons = explained.list("now.plan.plan.reasons");
-    let first = reasons.first().and_then(Value::as_str).unwrap_or_default();
-    let mut text = first.to_owned();
-    if let Some(initial) = text.get_mut(..1) {
-        initial.make_ascii_uppercase();
-    }
-    match text.is_empty() {
-        true => text,
-        false => format!("{text}."),
-    }
-}
-
-fn decision(visit: &Visit<'_>, id: &str, explained: &Result<Value, Refusal>) -> Markup {
-    let explained = match explained {
-        Ok(explained) => explained,
-        Err(refusal) => return refused("Decisions", refusal),
-    };
-    let plans = explained.list("plans");
-    let asked: Option<u64> = visit.query("plan").parse().ok();
-    let of_number = |plan: &&Value| asked.is_some_and(|number| plan.count("number") == number);
-    let shown = plans.iter().find(of_number).or_else(|| plans.first());
-    html! {
-        h2 { "Decisions" }
-        @if plans.is_empty() {
-            (empty("Nothing has been decided yet: a decision is made when a task waits."))
-        }
-        @if let Some(plan) = shown {
-            p { "Decision " (plan.count("number")) ", " (ago(plan.moment("created"), visit.now)) ":" }
-            @for line in plan.text("text").lines() {
-                p .note { (line) }
-            }
-            (offers(plan.list("offers")))
-        }
-        nav .views aria-label="Earlier decisions" {
-            @for plan in plans {
-                @let number = plan.count("number").to_string();
-                a href=(links::with(&links::pool(id), &[], "plan", &number))
-                    aria-current=[shown.is_some_and(|it| it.count("number") == plan.count("number")).then_some("true")] {
-                    (number) i { (ago(plan.moment("created"), visit.now)) }
-                }
-            }
-        }
-        (launches(visit, explained.list("launches")))
-    }
-}
-
-fn offers(offers: &[Value]) -> Markup {
-    let rows = html! {
-        @for offer in offers {
-            @let taken = offer.count("taken");
-            tr {
-                th scope="row" { (offer.text("place")) }
-                td .cz { (offer.text("providerId")) }
-                td .n { (offer.number("price").map_or_else(|| "–".to_owned(), price)) }
-                td .n { (offer.number("pricePerUsefulHour").map_or_else(|| "–".to_owned(), price)) }
-                td .n { (offer.number("readyMs").map_or_else(|| "–".to_owned(), |ms| duration(whole(ms)))) }
-                (count_cell(offer.count("offered")))
-                td .n .took[taken > 0] .z[taken == 0] { (count(taken)) }
-                td .wrap.cz { (offer.text("why")) }
-            }
-        }
-    };
-    let head = heads(&[
-        "Place",
-        "Provider",
-        "#Price an hour",
-        "#Per useful hour",
-        "#Ready after",
-        "#Offered",
-        "#Taken",
-        "Why",
-    ]);
-    html! {
-        @if !offers.is_empty() { (table("Offers", &head, &rows)) }
-    }
-}
-
-fn launches(visit: &Visit<'_>, launches: &[Value]) -> Markup {
-    let rows = html! {
-        @for launch in launches {
-            tr {
-                td { (ago(launch.moment("created"), visit.now)) }
-                th scope="row" { (launch.text("launchConfigId")) }
-                td .cz { (launch.text("providerId")) }
-                (count_cell(launch.count("machines")))
-                (count_cell(launch.count("made")))
-                td { (launch.text("state")) }
-                td .wrap.cz { (launch.text("cause")) " " (launch.text("problem")) }
-            }
-        }
-    };
-    let head = heads(&[
-        "When",
-        "Launch config",
-        "Provider",
-        "#Asked for",
-        "#Made",
-        "State",
-        "Problem",
-    ]);
-    html! {
-        @if !launches.is_empty() {
-            h3 { "Launches" }
-            (table("Launches", &head, &rows))
-        }
+        (drawn::capacity(&title, drawn::range(visit), series, &marks, moments))
     }
 }
 
@@ -332,25 +233,4 @@ fn end_action(visit: &Visit<'_>, id: &str) -> Markup {
         command: &format!("fleetwright worker end --pool {id} --drain --reason {{reason}}"),
     }
     .show(visit)
-}
-
-/// A part of the page that this person may not see, or that is away.
-pub(super) fn refused(title: &str, refusal: &Refusal) -> Markup {
-    let text = match refusal.is_forbidden() {
-        true => "You may not see this: your client lacks the scope.",
-        false => refusal.message.lines().next().unwrap_or_default(),
-    };
-    html! { h2 { (title) } p .note { (text) } }
-}
-
-pub(super) fn price(dollars: f64) -> String {
-    money(dollars * 1_000_000.0)
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "milliseconds of a machine's start are far below the limit"
-)]
-pub(super) fn whole(number: f64) -> i64 {
-    number.round() as i64
 }

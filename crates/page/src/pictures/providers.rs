@@ -5,13 +5,13 @@ use futures_util::future::join_all;
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::pool::price;
 use crate::api::Refusal;
 use crate::charts::{Gauge, Unit};
 use crate::json::Json as _;
-use crate::parts::{Action, empty, heads, mark, table};
+use crate::numbers::dollars;
+use crate::parts::{Action, empty, heads, mark, refused, table};
 use crate::view::{Part, Problem, Shown, View, Visit};
-use crate::words::{ago, count, count_cell, percent};
+use crate::words::{ago, count, count_cell, percent, timed};
 
 pub(super) async fn show(visit: &Visit<'_>) -> Shown {
     let calls = [
@@ -53,7 +53,7 @@ fn list(visit: &Visit<'_>, providers: &[Value]) -> Markup {
                 td { @for budget in provider.list("callBudgets") { (calls(budget, visit)) } }
                 td .wrap { @for place in provider.list("places") { (prices(place)) } }
                 td { @if provider.moment("nextTry").is_some() { (ago(provider.moment("nextTry"), visit.now)) } }
-                td .wrap.cz { (provider.text("problem")) (provider.text("warning")) }
+                td .wrap.cz { (timed(provider.text("problem"), visit.now)) (timed(provider.text("warning"), visit.now)) }
             }
         }
     };
@@ -114,7 +114,7 @@ fn prices(place: &Value) -> Markup {
     let (low, high) = (place.number("lowestPrice"), place.number("highestPrice"));
     html! {
         @if let (Some(low), Some(high)) = (low, high) {
-            p .note { (place.text("place")) " " (price(low)) @if low < high { " to " (price(high)) } }
+            p .note { (place.text("place")) " " (dollars(low)) @if low < high { " to " (dollars(high)) } }
         }
     }
 }
@@ -122,7 +122,7 @@ fn prices(place: &Value) -> Markup {
 fn overrides_of(visit: &Visit<'_>, overrides: &Result<Value, Refusal>) -> Markup {
     let overrides = match overrides {
         Ok(overrides) => overrides.list("overrides"),
-        Err(refusal) => return super::pool::refused("Overrides", refusal),
+        Err(refusal) => return refused("Overrides", refusal),
     };
     let overrides: Vec<&Value> = overrides.iter().filter(|it| it.is("inForce")).collect();
     let rows = html! {
@@ -169,7 +169,7 @@ fn remove(visit: &Visit<'_>, id: &str) -> Markup {
 fn processes_of(visit: &Visit<'_>, processes: &Result<Value, Refusal>) -> Markup {
     let processes = match processes {
         Ok(processes) => processes.list("processes"),
-        Err(refusal) => return super::pool::refused("Processes", refusal),
+        Err(refusal) => return refused("Processes", refusal),
     };
     let rows = html! {
         @for process in processes {

@@ -5,11 +5,13 @@ use futures_util::future::join_all;
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
+use super::names;
 use crate::api::Refusal;
 use crate::form::Done;
 use crate::frame;
 use crate::json::Json as _;
 use crate::links;
+use crate::numbers::dollars;
 use crate::parts::{empty, first_lines, heads, more, table};
 use crate::view::{Listens, Part, Problem, Shown, View, Visit};
 use crate::words::{ago, count, counted};
@@ -73,7 +75,10 @@ pub(super) async fn show(visit: &Visit<'_>, id: &str) -> Shown {
             }
         })
         .section("effects", effects(visit, id, &configuration).await)
-        .section("editor", editor(visit, id, version, &text))
+        .section(
+            "editor",
+            editor(visit, id, version, &text, &names::list(visit, &configuration).await),
+        )
         .section("history", history(visit, id, version, versions.as_ref().ok()));
     Ok(view
         .command(format!("fleetwright rules show {id}"))
@@ -158,7 +163,7 @@ fn values(evaluated: &Value) -> Markup {
     }
 }
 
-fn editor(visit: &Visit<'_>, id: &str, version: u64, text: &str) -> Markup {
+fn editor(visit: &Visit<'_>, id: &str, version: u64, text: &str, names: &Markup) -> Markup {
     let plan = Call::post(
         WORKER_MANAGER,
         &["worker-configuration", id, "plan"],
@@ -173,11 +178,31 @@ fn editor(visit: &Visit<'_>, id: &str, version: u64, text: &str) -> Markup {
             input type="hidden" name="token" value=(person.form_token);
             input type="hidden" name="configuration" value=(id);
             input type="hidden" name="version" value=(version);
-            label .vh for="text" { "Worker types and rules" }
-            textarea #text name="text" rows="24" spellcheck="false" { (text) }
+            (text_field(text, names))
             p { button .btn.go { "Show what it changes" } }
         }
         p .cmd { code { "fleetwright rules plan " (id) " FILE" } }
+    }
+}
+
+/// The text beside the names that can stand in it. The script offers those that fit.
+fn text_field(text: &str, names: &Markup) -> Markup {
+    html! {
+        div .editing {
+            div {
+                label .vh for="text" { "Worker types and rules" }
+                textarea #text name="text" rows="24" spellcheck="false" aria-autocomplete="list"
+                    aria-controls="offered" aria-describedby="offered-how" { (text) }
+                p .vh role="status" #offered-said {}
+                ul .offered #offered role="listbox" aria-label="Names that fit" hidden {}
+                p .note #offered-how {
+                    "Names are offered within quotes while you write, and by " kbd { "Ctrl" } " "
+                    kbd { "Space" } ": arrow keys choose, " kbd { "Enter" } " takes one, "
+                    kbd { "Esc" } " closes."
+                }
+            }
+            (names)
+        }
     }
 }
 
@@ -217,7 +242,7 @@ fn revert(visit: &Visit<'_>, id: &str, version: u64) -> Markup {
 }
 
 /// The editor again, with the plan of its text, or with what is wrong in it.
-pub(crate) fn edited(
+pub(crate) async fn edited(
     visit: &Visit<'_>,
     id: &str,
     text: &str,
@@ -228,6 +253,8 @@ pub(crate) fn edited(
         return Done::Page(403, String::new());
     };
     let version = outcome.ok().and_then(|plan| plan.at("version").as_u64());
+    let document: Value = serde_json::from_str(text).unwrap_or_default();
+    let names = names::list(visit, &document).await;
     let content = html! {
         p .crumb { a href=(links::to("rules", &[id])) { "Rules " (id) } }
         h1 { "Its effects" }
@@ -241,8 +268,7 @@ pub(crate) fn edited(
             input type="hidden" name="token" value=(person.form_token);
             input type="hidden" name="configuration" value=(id);
             @if let Some(version) = version { input type="hidden" name="version" value=(version); }
-            label .vh for="text" { "Worker types and rules" }
-            textarea #text name="text" rows="24" spellcheck="false" { (text) }
+            (text_field(text, &names))
             p {
                 button .btn { "Show what it changes" } " "
                 @if outcome.is_ok() {
@@ -266,7 +292,7 @@ fn planned(plan: &Value) -> Markup {
                     (crate::words::count_cell(pool.list(name).len() as u64))
                 }
                 (crate::words::count_cell(pool.count("outdatedWorkers")))
-                td .n { @if let Some(cost) = pool.number("costDifference") { (super::pool::price(cost)) } }
+                td .n { @if let Some(cost) = pool.number("costDifference") { (dollars(cost)) } }
             }
         }
     };

@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use crate::json::Json as _;
 use crate::links;
-use crate::parts::{Action, empty, facts, heads, id as copied, more, options, table};
+use crate::parts::{Action, empty, facts, heads, id as copied, more, options, refused, table};
 use crate::view::{Listens, Part, Problem, Shown, View, Visit};
-use crate::words::{ago, duration};
+use crate::words::{ago, time_taken, timed};
 
 /// The page shows this much of the end of a log.
 const LOG_BYTES: usize = 64 * 1024;
@@ -42,7 +42,7 @@ pub(super) async fn show(visit: &Visit<'_>, id: &str) -> Shown {
         p .lede {
             "It is " b { (status.text("state")) }
             @if let Ok(explained) = &explained {
-                @if !explained.text("reason").is_empty() { ": " (explained.text("reason")) }
+                @if !explained.text("reason").is_empty() { ": " (timed(explained.text("reason"), visit.now)) }
             }
             "."
         }
@@ -56,7 +56,7 @@ pub(super) async fn show(visit: &Visit<'_>, id: &str) -> Shown {
     };
     let why = match &explained {
         Ok(explained) => waits(visit, explained),
-        Err(refusal) => super::pool::refused("Why it waits", refusal),
+        Err(refusal) => refused("Why it waits", refusal),
     };
     let view = View::new(Part::Other, task.text("metadata.name"))
         .section("head", head)
@@ -78,7 +78,7 @@ fn waits(visit: &Visit<'_>, explained: &Value) -> Markup {
         @for wait in waits {
             tr {
                 th scope="row" { (wait.text("label")) }
-                td .n { (duration(wait.number("ms").map_or(0, super::pool::whole))) }
+                td .n { (time_taken(wait.number("ms"))) }
                 td { (ago(wait.moment("since"), visit.now)) }
                 td { (ago(wait.moment("until"), visit.now)) }
             }
@@ -88,9 +88,9 @@ fn waits(visit: &Visit<'_>, explained: &Value) -> Markup {
         h2 { "Why it waits" }
         @if explained.text("cause").is_empty() {
             p { "It does not wait. Its waits took "
-                (duration(explained.number("waitedMs").map_or(0, super::pool::whole))) " in all." }
+                (time_taken(explained.number("waitedMs"))) " in all." }
         } @else {
-            p { b { (explained.text("label")) } ": " (explained.text("reason")) "."
+            p { b { (explained.text("label")) } ": " (timed(explained.text("reason"), visit.now)) "."
                 @if let Some(ahead) = explained.at("ahead").as_u64() {
                     " " (crate::words::counted(ahead, "task")) " before it."
                 }

@@ -9,9 +9,10 @@ use serde_json::Value;
 use crate::charts::{BarPart, Gather, TimeBars, TimeRange, Tone, Unit};
 use crate::json::Json as _;
 use crate::links;
+use crate::numbers;
 use crate::parts::{choices, empty, heads, table};
 use crate::view::{Part, Shown, View, Visit};
-use crate::words::{duration, percent};
+use crate::words::{percent, time_taken};
 
 const RANGES: &[(&str, &str)] = &[
     ("", "Day"),
@@ -125,7 +126,7 @@ fn sentence(waits: &Value, total: f64) -> String {
     let share = percent(first.number("ms").unwrap_or_default(), total);
     format!(
         "Tasks waited {} in all, {share} of it for one cause: {}.",
-        duration(super::pool::whole(total)),
+        numbers::duration(total),
         first.text("label")
     )
 }
@@ -162,7 +163,7 @@ fn causes(waits: &Value, total: f64) -> Markup {
             @let ms = cause.number("ms").unwrap_or_default();
             tr {
                 th scope="row" { (cause.text("label")) }
-                td .n { (duration(super::pool::whole(ms))) }
+                td .n { (numbers::duration(ms)) }
                 td .n { (percent(ms, total)) }
                 td .n { (crate::words::count(cause.count("runs"))) }
                 td .wrap.cz { (remedy(cause.text("cause"))) }
@@ -189,12 +190,12 @@ fn rows(waits: &Value, by: &str) -> Markup {
                 th scope="row" {
                     @if by == "pool" { a href=(links::pool(key)) { (key) } } @else { (key) }
                 }
-                td .n { (duration(super::pool::whole(row.number("ms").unwrap_or_default()))) }
+                td .n { (time_taken(row.number("ms"))) }
                 td .wrap.cz {
                     @for (index, cause) in row.list("causes").iter().take(3).enumerate() {
                         @if index > 0 { ", " }
                         (cause.text("label")) " "
-                        (duration(super::pool::whole(cause.number("ms").unwrap_or_default())))
+                        (time_taken(cause.number("ms")))
                     }
                 }
             }

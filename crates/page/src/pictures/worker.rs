@@ -1,15 +1,27 @@
 //! A worker: its life, why it is there, and what it ran.
 
 use api_client::{Call, FLEETWRIGHT, Method, QUEUE, WORKER_MANAGER};
+use domain::time::Timestamp;
 use futures_util::future::join_all;
 use maud::{Markup, html};
 use serde_json::Value;
 
+use super::worker_life::{self, PresentRun};
 use crate::json::Json as _;
 use crate::links;
-use crate::parts::{Action, empty, facts, field, heads, id as copied, table};
+use crate::parts::{Action, empty, facts, field, heads, id as copied, refused, table};
 use crate::view::{Listens, Part, Problem, Shown, View, Visit};
-use crate::words::{ago, count, duration};
+use crate::words::{ago, count, duration, timed};
+
+/// The newest runs that the page shows.
+const RUNS: u32 = 50;
+
+/// The task that the worker runs.
+struct PresentTask {
+    id: String,
+    name: String,
+    started: Timestamp,
+}
 
 pub(super) async fn show(visit: &Visit<'_>, pool: &str, group: &str, id: &str) -> Shown {
     let (provisioner, kind) = pool.split_once('/').unwrap_or((pool, ""));
@@ -26,7 +38,7 @@ pub(super) async fn show(visit: &Visit<'_>, pool: &str, group: &str, id: &str) -
         Call::get(WORKER_MANAGER, &["workers", pool, group, id]),
         Call::get(FLEETWRIGHT, &["explain", "worker", pool, group, id]),
         Call::get(QUEUE, &of_queue),
-        Call::get(WORKER_MANAGER, &["worker-state", pool, group, id]),
+        Call::get(WORKER_MANAGER, &["worker-state", pool, group, id]).query("limit", Some(RUNS)),
     ];
     let replies = join_all(calls.map(|call| visit.api.call(call))).await;
     let Ok([worker, explained, queue, runs]) = <[_; 4]>::try_from(replies) else {
@@ -53,13 +65,15 @@ pub(super) async fn show(visit: &Visit<'_>, pool: &str, group: &str, id: &str) -
             ("Expires", ago(worker.moment("expires"), visit.now)),
         ]))
     };
+    let state = runs.as_ref().ok();
+    let present = present_run(visit, &worker, &queue, state).await;
     let story = match &explained {
-        Ok(explained) => story(visit, explained),
-        Err(refusal) => super::pool::refused("Its life", refusal),
+        Ok(explained) => life(visit, explained, state, present.as_ref()),
+        Err(refusal) => refused("Its life", refusal),
     };
     let runs = match &runs {
         Ok(runs) => task_runs(visit, runs, &queue),
-        Err(refusal) => super::pool::refused("Tasks", refusal),
+        Err(refusal) => refused("Tasks", refusal),
     };
     let view = View::new(Part::Workers, format!("Worker {id}"))
         .section("head", head)
@@ -73,6 +87,50 @@ pub(super) async fn show(visit: &Visit<'_>, pool: &str, group: &str, id: &str) -
         }))
 }
 
+impl PresentTask {
+    fn run(&self) -> PresentRun<'_> {
+        PresentRun {
+            task_id: &self.id,
+            name: &self.name,
+            started: self.started,
+        }
+    }
+}
+
+/// The newest claim of a running worker, if its run has not ended.
+async fn present_run(
+    visit: &Visit<'_>,
+    worker: &Value,
+    queue: &Value,
+    state: Option<&Value>,
+) -> Option<PresentTask> {
+    let newest = queue.list("recentTasks").last()?;
+    let id = newest.text("taskId");
+    let ended = state.map_or(&[][..], |state| state.list("taskRuns"));
+    let has_ended = ended
+        .iter()
+        .any(|run| run.text("taskId") == id && run.at("runId") == newest.at("runId"));
+    if has_ended || worker.text("state") != "running" {
+        return None;
+    }
+    let calls = [
+        Call::get(QUEUE, &["task", id, "status"]),
+        Call::get(QUEUE, &["task", id]),
+    ];
+    let replies = join_all(calls.map(|call| visit.api.call(call))).await;
+    let [status, task] = <[_; 2]>::try_from(replies).ok()?;
+    let status = status.ok()?;
+    let runs = status.list("status.runs");
+    let run = runs
+        .iter()
+        .find(|run| run.at("runId") == newest.at("runId") && run.text("state") == "running")?;
+    Some(PresentTask {
+        id: id.to_owned(),
+        name: task.unwrap_or_default().text("metadata.name").to_owned(),
+        started: run.moment("started")?,
+    })
+}
+
 fn sentence(worker: &Value, queue: &Value, visit: &Visit<'_>) -> Markup {
     let until = queue
         .moment("quarantineUntil")
@@ -84,11 +142,35 @@ fn sentence(worker: &Value, queue: &Value, visit: &Visit<'_>) -> Markup {
     }
 }
 
+/// Its life as a line, and as a log.
+fn life(
+    visit: &Visit<'_>,
+    explained: &Value,
+    state: Option<&Value>,
+    present: Option<&PresentTask>,
+) -> Markup {
+    let runs = state.map_or(&[][..], |state| state.list("taskRuns"));
+    let has_more = state.is_some_and(|state| !state.text("continuationToken").is_empty());
+    let present = present.map(PresentTask::run);
+    let line = worker_life::line(
+        visit.now,
+        explained.at("life"),
+        runs,
+        present.as_ref(),
+        has_more,
+    );
+    html! {
+        h2 { "Its life" }
+        (line)
+        (story(visit, explained))
+    }
+}
+
 /// The events of its life, with their reasons.
 fn story(visit: &Visit<'_>, explained: &Value) -> Markup {
     let steps = explained.list("story");
     html! {
-        h2 { "Its life" }
+        h3 { "Its log" }
         ol .story {
             @for (index, step) in steps.iter().enumerate() {
                 @let moment = step.moment("time");
@@ -102,7 +184,7 @@ fn story(visit: &Visit<'_>, explained: &Value) -> Markup {
                             @if took > 0 { " " i { "+" (duration(took)) } }
                         }
                     }
-                    span { (step.text("text")) }
+                    span { (timed(step.text("text"), visit.now)) }
                 }
             }
         }
@@ -117,7 +199,7 @@ fn task_runs(visit: &Visit<'_>, state: &Value, queue: &Value) -> Markup {
             tr {
                 th scope="row" { a href=(links::task(run.text("taskId"))) { (run.text("taskId")) } }
                 (crate::words::count_cell(run.count("runId")))
-                td { (run.text("state")) }
+                td { (run.text("outcome")) }
                 td .cz { (run.text("reasonResolved")) }
                 td { (ago(run.moment("resolved"), visit.now)) }
             }

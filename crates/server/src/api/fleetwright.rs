@@ -112,14 +112,15 @@ pub const ENDPOINTS: &[Endpoint] = &[
     on("explainPool", Get, "/explain/pool/<workerPoolId>")
         .runs(|call| Box::pin(explain::pool(call)))
         .wildcard("workerPoolId")
-        .query(&[query("plan", PLAN_NUMBER)])
+        .query(&[query("plan", PLAN_NUMBER), query("at", MOMENT)])
         .scope("fleetwright:explain:<workerPoolId>")
         .about(REASONS, "Explain a pool")
         .describe(
             "Shows the decision that would be made about the pool now, with its reasons, and \
              earlier decisions: the last plans and the results of their launches. `strategy` and \
              `shadow` say what chose the strategies of the pool. `now`, and one of the plans (`plan`, or the newest), have `offers`: what each launch config offered, \
-             how many machines were taken, and why. The request changes nothing.",
+             how many machines were taken, and why. `at` shows the plans and launches up to a \
+             moment instead of the last ones. The request changes nothing.",
         ),
     on("explainShadow", Get, "/explain/shadow/<workerPoolId>")
         .runs(|call| Box::pin(explain_shadow::pool(call)))

@@ -3,6 +3,7 @@
 use cloud::LaunchOutcome;
 use domain::id::PoolId;
 use domain::launch::Cause;
+use domain::time::Timestamp;
 use engine::fleet;
 use serde_json::{Value, json};
 use store::plans::PlanRecord;
@@ -254,6 +255,32 @@ fleet_on_sqlite_first!(a_preview_shows_the_advice_and_sends_none, |fleet| {
     assert_eq!(fleet.advice(&worker).await, "stay: none");
     fleet.round().await;
     assert_eq!(fleet.advice(&worker).await, "go: over capacity");
+});
+
+fleet_on_sqlite_first!(decisions_up_to_a_moment_are_explained, |fleet| {
+    fleet.make_pool(POOL, plain_pool(4)).await;
+    fleet.tasks(POOL, 1).await;
+    fleet.round().await;
+    let first = fleet.now();
+    fleet.pass_ms(IDLE_MS);
+    fleet.tasks(POOL, 1).await;
+    fleet.round().await;
+    let explained = async |query: String| {
+        let path = format!("fleetwright:/explain/pool/pp%2Fee{query}");
+        let reply = fleet.get(&path).await.expect(200);
+        let numbers = |name: &str, member: &str| -> Vec<i64> {
+            let all = reply[name].as_array().unwrap().iter();
+            all.map(|it| it[member].as_i64().unwrap()).collect()
+        };
+        (numbers("plans", "number"), numbers("launches", "plan"))
+    };
+    assert_eq!(explained(String::new()).await, (vec![2, 1], vec![2, 1]));
+    let at = |moment: Timestamp| format!("?at={moment}");
+    assert_eq!(explained(at(first)).await, (vec![1], vec![1]));
+    let before = first.plus_millis(-IDLE_MS);
+    assert_eq!(explained(at(before)).await, (vec![], vec![]));
+    let wrong = fleet.get("fleetwright:/explain/pool/pp%2Fee?at=2026");
+    assert_eq!(wrong.await.status, 400);
 });
 
 fleet_on_sqlite_first!(an_explanation_needs_a_scope, |fleet| {

@@ -125,7 +125,7 @@ on_both!(results_of_runs_are_listed_by_pool_and_by_worker, |world| {
         json!({
             "workerPoolId": "pp/ee", "workerGroup": "g", "workerId": "w", "taskId": task_id(3),
             "runId": 0, "outcome": "exception", "reasonResolved": "malformed-payload",
-            "resolved": world.now().to_string(),
+            "started": world.now().to_string(), "resolved": world.now().to_string(),
         })
     );
     assert_eq!(

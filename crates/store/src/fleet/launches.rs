@@ -84,6 +84,9 @@ statements! { TABLE;
     LIST_OF_POOL "launch_list" =
         "SELECT {columns} FROM launches WHERE worker_pool_id = $1 \
          ORDER BY created DESC LIMIT $2";
+    LIST_OF_POOL_UNTIL "launch_list_until" =
+        "SELECT {columns} FROM launches WHERE worker_pool_id = $1 AND created <= $2 \
+         ORDER BY created DESC LIMIT $3";
     LIST_BY_TIME "launch_list_by_time" =
         "SELECT {columns} FROM launches WHERE (created, token) > ($1, $2) AND created < $3 \
          ORDER BY created, token LIMIT $4";
@@ -179,6 +182,16 @@ pub fn list_pending(
 /// Ordered from newest to oldest.
 pub fn list(tx: &mut Tx<'_>, pool_id: &PoolId, limit: u32) -> Result<Vec<Launch>> {
     tx.rows(&LIST_OF_POOL, (pool_id, limit))
+}
+
+/// The launches of a pool that were decided up to this moment, newest first.
+pub fn list_until(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+    until: Timestamp,
+    limit: u32,
+) -> Result<Vec<Launch>> {
+    tx.rows(&LIST_OF_POOL_UNTIL, (pool_id, until, limit))
 }
 
 /// The launches of all pools after this place that were decided before `until`, oldest first.

@@ -25,6 +25,9 @@ statements! { TABLE;
     LIST "plan_list" =
         "SELECT {columns} FROM plans \
          WHERE worker_pool_id = $1 ORDER BY number DESC LIMIT $2";
+    LIST_UNTIL "plan_list_until" =
+        "SELECT {columns} FROM plans \
+         WHERE worker_pool_id = $1 AND created <= $2 ORDER BY number DESC LIMIT $3";
     GET "plan_get" =
         "SELECT {columns} FROM plans \
          WHERE worker_pool_id = $1 AND number = $2";
@@ -54,6 +57,16 @@ pub fn insert(tx: &mut Tx<'_>, record: &PlanRecord, input: Option<&[u8]>, keep: 
 /// Ordered from newest to oldest.
 pub fn list(tx: &mut Tx<'_>, pool_id: &PoolId, limit: u32) -> Result<Vec<PlanRecord>> {
     tx.rows(&LIST, (pool_id, limit))
+}
+
+/// The plans up to this moment, ordered from newest to oldest.
+pub fn list_until(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+    until: Timestamp,
+    limit: u32,
+) -> Result<Vec<PlanRecord>> {
+    tx.rows(&LIST_UNTIL, (pool_id, until, limit))
 }
 
 pub fn get(tx: &mut Tx<'_>, pool_id: &PoolId, number: i64) -> Result<Option<PlanRecord>> {

@@ -206,6 +206,13 @@ on_both!(a_pool_keeps_its_last_plans, |database| {
     .await;
     let kept = read(&store, |tx| plans::list(tx, &pool_id("a/b"), 9)).await;
     assert_eq!(kept, [plan("a/b", 5), plan("a/b", 4), plan("a/b", 3)]);
+    let until = |number: i64| {
+        read(&store, move |tx| {
+            plans::list_until(tx, &pool_id("a/b"), at(number), 1)
+        })
+    };
+    assert_eq!(until(4).await, [plan("a/b", 4)]);
+    assert_eq!(until(2).await, []);
     assert_eq!(
         read(&store, |tx| plans::get(tx, &pool_id("a/b"), 4)).await,
         Some(plan("a/b", 4))

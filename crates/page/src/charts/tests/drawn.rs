@@ -4,10 +4,10 @@ use maud::Render;
 
 use super::{MINUTE_MS, MORNING_MS, minutes, range};
 use crate::charts::{
-    BarPart, Bin, Board, BoardCell, BoardRow, CanaryChart, CapacityChart, FailureRate, Gather,
-    Gauge, HeatMap, HeatRow, Histogram, Life, LifeLine, Line, LineChart, Mark, MarkKind, Row,
-    RowChart, RowShape, Scrubber, Segment, Series, ShareBar, SparkLine, SparkScale, Start,
-    TimeBars, TimeRange, Tone, Unit, WorkerStates,
+    BarPart, Bin, Board, BoardCell, BoardRow, CanaryChart, CanaryPoint, CapacityChart, FailureRate,
+    Gather, Gauge, HeatMap, HeatRow, Histogram, Life, LifeLine, Line, LineChart, Mark, MarkKind,
+    MomentLinks, Row, RowChart, RowShape, Scrubber, Segment, Series, ShareBar, SparkLine, TimeBars,
+    TimeRange, Tone, Unit, WorkerStates,
 };
 
 const ATTACK: &str = "<script>alert(1)</script>\"'& onload=x";
@@ -86,6 +86,7 @@ fn charts_over_time(range: TimeRange, series: &Series) -> Vec<(&'static str, Str
         ("peaks", draw(&bars(Gather::Peak))),
         ("lines", draw(&lines)),
         ("life", draw(&life)),
+        ("canary", canary(range, series)),
         ("scrubber", draw(&scrubber)),
     ]
 }
@@ -131,30 +132,37 @@ fn charts_of_numbers(value: f64) -> Vec<(&'static str, String)> {
         }],
         quantiles: &[(ATTACK, value)],
     };
-    let rate = FailureRate {
-        n_starts: value,
-        n_failed: value,
-        interval: (value, 1.0),
-    };
-    let canary = CanaryChart {
-        title: ATTACK,
-        starts: &[Start {
-            evidence: value,
-            has_failed: true,
-        }],
-        promote_at: -2.0,
-        roll_back_at: 2.0,
-        new: rate,
-        control: rate,
-    };
     vec![
         ("shares", draw(&shares)),
         ("gauge", draw(&gauge)),
         ("board", draw(&board)),
         ("histogram", draw(&histogram)),
         ("rows", row_chart(value)),
-        ("canary", draw(&canary)),
     ]
+}
+
+fn canary(range: TimeRange, series: &Series) -> String {
+    let values = series.values.iter().flatten();
+    let points = values.take(20).map(|value| CanaryPoint {
+        at_ms: range.from_ms(),
+        worse: *value,
+        as_good: -value,
+    });
+    let value = series.values.first().copied().flatten();
+    let value = value.unwrap_or(f64::NAN);
+    let rate = FailureRate {
+        of: ATTACK,
+        is_new: true,
+        n: value,
+        n_failed: value,
+        interval: (value, 1.0),
+    };
+    draw(&CanaryChart {
+        title: ATTACK,
+        range,
+        points: &points.collect::<Vec<_>>(),
+        rates: &[rate],
+    })
 }
 
 fn row_chart(value: f64) -> String {
@@ -207,8 +215,6 @@ fn spark(range: TimeRange, series: &Series) -> SparkLine<'_> {
         waiting: series,
         capacity: series,
         limit: Some(10.0),
-        refused_ms: &[MORNING_MS, MORNING_MS + MINUTE_MS],
-        scale: SparkScale::Own,
     }
 }
 
@@ -228,10 +234,13 @@ pub(super) fn capacity<'a>(
             leaving: series,
         },
         waiting: series,
-        min: Some(series),
         max: Some(series),
         refused: series,
         marks,
+        moments: Some(MomentLinks {
+            before: ATTACK,
+            after: ATTACK,
+        }),
     }
 }
 
@@ -428,7 +437,6 @@ fn waiting_tasks_have_a_strip_of_their_own_if_the_scales_are_far_apart() {
         let chart = CapacityChart {
             states,
             waiting: &waiting,
-            min: None,
             max: None,
             ..chart
         };
@@ -561,8 +569,6 @@ fn a_spark_line_is_short() {
         waiting: &waiting,
         capacity: &capacity,
         limit: Some(5.0),
-        refused_ms: &[],
-        scale: SparkScale::Own,
     };
     insta::assert_snapshot!(line.render().into_string(), @r#"<svg class="sp" viewBox="0 0 96 26" preserveAspectRatio="none" role="img" aria-label="2 waiting, 4 workers, limit 5"><path class="c-area" d="M0 24V15h24v-9h72V24z"></path><path class="lim" d="M0 1h96"></path><path class="ln" d="M0 24h48v-23h24v14h24"></path></svg>"#);
 }

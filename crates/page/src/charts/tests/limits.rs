@@ -5,7 +5,7 @@ use testing::sizes_around;
 
 use super::drawn::capacity;
 use super::{MINUTE_MS, MORNING_MS, minutes, range};
-use crate::charts::{CanaryChart, FailureRate, Mark, MarkKind, Start};
+use crate::charts::{Mark, MarkKind};
 
 #[test]
 fn the_newest_marks_are_listed_and_the_others_counted() {
@@ -24,31 +24,5 @@ fn the_newest_marks_are_listed_and_the_others_counted() {
         assert_eq!(listed, size.min(12));
         let more = format!("{} more in this time", size.saturating_sub(12));
         assert_eq!(markup.contains(&more), size > 12, "{size}");
-    }
-}
-
-#[test]
-fn a_canary_marks_a_limited_number_of_failures() {
-    for size in sizes_around("page::charts::canary::MAX_DIAMONDS", 60) {
-        let start = Start {
-            evidence: 1.0,
-            has_failed: true,
-        };
-        let n = u32::try_from(size).unwrap();
-        let rate = FailureRate {
-            n_starts: f64::from(n),
-            n_failed: f64::from(n),
-            interval: (0.9, 1.0),
-        };
-        let chart = CanaryChart {
-            title: "linux 2",
-            starts: &vec![start; size],
-            promote_at: -2.0,
-            roll_back_at: 2.0,
-            new: rate,
-            control: rate,
-        };
-        let diamonds = chart.render().into_string().matches("c-fail").count();
-        assert_eq!(diamonds, size.min(60));
     }
 }

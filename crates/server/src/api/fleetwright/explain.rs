@@ -32,6 +32,8 @@ pub(super) async fn pool(call: Call) -> Result<Reply, ApiError> {
     let (app, pool_id, now) = (call.app.clone(), call.pool_id()?, call.now);
     let number = call.query("plan").map(str::parse::<i64>).transpose();
     let number = number.map_err(|_| no_such_plan())?;
+    let until = call.query("at").map(str::parse::<Timestamp>).transpose();
+    let until = until.map_err(|bad| ApiError::input(format!("`at`: {bad}")))?;
     let demand = app
         .engine
         .demand_source
@@ -54,8 +56,11 @@ pub(super) async fn pool(call: Call) -> Result<Reply, ApiError> {
         }
         let facts = fleet::read_facts(tx, vec![pool], &demand, &horizon, defaults)?.pop();
         let silent = store::running_workers::list_silent(tx, &horizon, &id, SILENT)?;
-        let plans = StoredPlans::read(tx, &id, number)?;
-        let launches = store::launches::list(tx, &id, HISTORY)?;
+        let plans = StoredPlans::read(tx, &id, number, until)?;
+        let launches = match until {
+            Some(until) => store::launches::list_until(tx, &id, until, HISTORY)?,
+            None => store::launches::list(tx, &id, HISTORY)?,
+        };
         Ok::<_, PoolError>((facts, strategies, silent, plans, launches))
     });
     let (facts, strategies, silent, plans, launches) = read.await?;
@@ -132,8 +137,16 @@ struct StoredPlans {
 }
 
 impl StoredPlans {
-    fn read(tx: &mut Tx<'_>, id: &PoolId, number: Option<i64>) -> Result<Self, StoreError> {
-        let mut plans = store::plans::list(tx, id, HISTORY)?;
+    fn read(
+        tx: &mut Tx<'_>,
+        id: &PoolId,
+        number: Option<i64>,
+        until: Option<Timestamp>,
+    ) -> Result<Self, StoreError> {
+        let mut plans = match until {
+            Some(until) => store::plans::list_until(tx, id, until, HISTORY)?,
+            None => store::plans::list(tx, id, HISTORY)?,
+        };
         let number = number.or_else(|| Some(plans.first()?.number));
         let is_listed = |number| plans.iter().any(|plan| plan.number == number);
         if let Some(number) = number.filter(|number| !is_listed(*number)) {
@@ -229,6 +242,7 @@ pub(super) async fn worker(call: Call) -> Result<Reply, ApiError> {
         "state": worker.state.as_str(),
         "price": worker.price,
         "presence": presence.map(|presence| presence.to_string()),
+        "life": life(&worker, seen.as_ref(), launch.as_ref()),
         "story": story.iter().map(line_json).collect::<Vec<_>>(),
         "launch": launch.as_ref().map(launch_json),
         "plan": plan.as_ref().map(plan_json),
@@ -366,6 +380,22 @@ fn quarantine(entry: &QuarantineEntry) -> Line {
         ),
     };
     (at, text)
+}
+
+/// The moments between the states of a worker; those that it has not reached are `null`.
+fn life(worker: &Worker, seen: Option<&QueueWorker>, launch: Option<&Launch>) -> Value {
+    let terms = &worker.terms;
+    let text = |at: Option<Timestamp>| at.map(|at| at.to_string());
+    let of_millis = |millis: Option<i64>| text(millis.map(Timestamp::from_millis));
+    let advice = terms.advice.as_ref().filter(|advice| advice.terminate);
+    json!({
+        "decided": text(launch.map(|launch| launch.created)),
+        "created": worker.created.to_string(),
+        "registered": of_millis(terms.registered_at),
+        "firstClaim": text(seen.map(|seen| seen.first_claim)),
+        "askedToStop": of_millis(advice.map(|advice| advice.decided_at)),
+        "ended": of_millis(terms.stopped_at),
+    })
 }
 
 fn machines(count: u32) -> String {

@@ -162,6 +162,9 @@ fn run_json(run: &RunOutcome) -> Value {
     reply["runId"] = json!(run.run_id);
     reply["outcome"] = json!(run.reason.state().as_str());
     reply["reasonResolved"] = json!(run.reason.as_str());
+    if let Some(started) = run.started {
+        reply["started"] = json!(started.to_string());
+    }
     reply["resolved"] = json!(run.resolved.to_string());
     reply
 }

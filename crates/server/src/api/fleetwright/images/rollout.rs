@@ -108,6 +108,7 @@ fn canary_json(run: &CanaryRun) -> Value {
         "reason": run.reason,
         "verdict": run.verdict,
         "isExpired": run.is_expired,
+        "course": engine::images::course_json(&run.course),
     });
     if let Some(evidence) = &run.evidence {
         canary["evidence"] = json!(evidence);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use domain::id::{LaunchConfigId, PoolId, ProviderId, WorkerGroup};
-use domain::phases::{Phase, RegionPhases, by_key};
+use domain::phases::{MachineMoments, Phase, RegionPhases, SPANS_MS, by_key, histogram};
 use domain::time::{DAY_MS, Timestamp};
 use serde_json::{Value, json};
 use store::machine_moments::StartedMachine;
@@ -65,17 +65,45 @@ fn report(
             "providerId": provider_id.as_str(),
         })
     };
-    let (places, _) = rows(machines, place, place_json, max_lines);
+    let (mut places, _) = rows(machines, &place, place_json, max_lines);
+    let mut by_place: BTreeMap<(String, String), Vec<&StartedMachine>> = BTreeMap::new();
+    for machine in machines {
+        let (provider_id, region) = place(machine);
+        let place = (provider_id.to_string(), region.to_string());
+        by_place.entry(place).or_default().push(machine);
+    }
+    for row in &mut places {
+        let text = |name: &str| row[name].as_str().unwrap_or_default().to_owned();
+        let of_place = by_place.remove(&(text("providerId"), text("region")));
+        row["histograms"] = histograms(of_place.unwrap_or_default().into_iter());
+    }
     let (configs, n_others) = rows(machines, config, config_json, max_lines);
     json!({
         "since": since.to_string(),
         "until": now.to_string(),
         "machines": machines.len(),
         "phases": phases_json(&all),
+        "spansMs": SPANS_MS,
+        "histograms": histograms(machines.iter()),
         "places": places,
         "launchConfigs": configs,
         "otherLaunchConfigs": n_others,
     })
+}
+
+/// How many machines took how long for each step, and for all together.
+fn histograms<'a>(machines: impl Iterator<Item = &'a StartedMachine>) -> Value {
+    let moments: Vec<&MachineMoments> = machines.map(|machine| &machine.moments).collect();
+    let of_phases = Phase::ALL.map(|phase| {
+        let times = moments.iter().filter_map(|it| it.took_ms(phase));
+        (Phase::as_str(phase), json!(histogram(times)))
+    });
+    let totals = histogram(moments.iter().filter_map(|it| it.total_ms()));
+    let total = ("total", json!(totals));
+    let all = of_phases.into_iter().chain([total]);
+    all.map(|(name, counts)| (name.to_owned(), counts))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
 }
 
 /// A row for each key, those with the most machines first, and the number of those left out.
@@ -156,6 +184,9 @@ mod tests {
         assert_eq!(report["phases"][2], registered);
         assert_eq!(report["places"][0]["phases"][2], registered);
         assert_eq!(report["places"][0]["region"], "west");
+        assert_eq!(report["histograms"]["registered"][0], 3);
+        assert_eq!(report["histograms"]["total"][0], 0);
+        assert_eq!(report["places"][0]["histograms"], report["histograms"]);
         let first = &report["launchConfigs"][0];
         assert_eq!(
             (&first["launchConfigId"], &first["machines"]),
