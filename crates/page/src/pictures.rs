@@ -14,6 +14,7 @@ pub(crate) mod rules;
 mod startup;
 mod task;
 mod waiting;
+mod what_if;
 mod worker;
 mod workers;
 
@@ -29,6 +30,7 @@ pub async fn show(visit: &Visit<'_>) -> Shown {
             launch_config::show(visit, &format!("{provisioner}/{kind}"), id).await
         }
         ["waiting"] => waiting::show(visit).await,
+        ["what-if"] => what_if::show(visit).await,
         ["workers"] => workers::show(visit).await,
         ["workers", provisioner, kind, group, id] => {
             worker::show(visit, &format!("{provisioner}/{kind}"), group, id).await

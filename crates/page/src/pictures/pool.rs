@@ -76,7 +76,15 @@ fn state(
             span { b { (count(pool.count("stoppingCapacity"))) } "leaving" }
             span { b { (count(maximum)) } "at most" }
         }
+        p .note { a href=(what_if(id, maximum)) { "What if the maximum were another?" } }
     }
+}
+
+/// The question about twice the maximum: a number to begin with.
+fn what_if(id: &str, maximum: u64) -> String {
+    let twice = maximum.saturating_mul(2).max(1).to_string();
+    let query = [("pool".to_owned(), id.to_owned())];
+    links::with("/what-if", &query, "max", &twice)
 }
 
 /// The workers over time. Each decision is a mark that leads to its reasons.

@@ -30,6 +30,8 @@ use crate::events::{EventStream, StreamEvent, frame};
 
 /// A watch looks at least this often: not all that a page shows has events.
 const LOOK: Duration = Duration::from_secs(10);
+/// The time between two looks at a page that waits for something on its way.
+const SOON: Duration = Duration::from_secs(1);
 /// The least time between two looks.
 const REST: Duration = Duration::from_millis(200);
 /// All watches together use at most this part of a core.
@@ -188,6 +190,23 @@ async fn run(app: Arc<App>, pages: Arc<LivePages>, watch: Arc<Watch>) {
     while !pages.has_left(&watch) {
         let began = Instant::now();
         let listens = watch.look(&pages).await;
+        match listens {
+            Listens::Soon => {
+                watch.pause(SOON).await;
+                continue;
+            }
+            Listens::Never => {
+                while !pages.has_left(&watch) {
+                    watch.pause(LOOK).await;
+                }
+                return;
+            }
+            Listens::All
+            | Listens::Pool(_)
+            | Listens::Task(_)
+            | Listens::Worker { .. }
+            | Listens::Nothing => {}
+        }
         let rest = rest_after(&pages, began.elapsed(), watch.sections.receiver_count());
         watch.pause(rest).await;
         let due = Instant::now() + LOOK;
@@ -232,7 +251,7 @@ fn concerns(event: &StreamEvent, listens: &Listens) -> bool {
     let about = &event.about;
     match listens {
         Listens::All => true,
-        Listens::Nothing => false,
+        Listens::Nothing | Listens::Soon | Listens::Never => false,
         Listens::Pool(pool) => about.pool.as_deref() == Some(pool),
         Listens::Task(task) => about.task.as_deref() == Some(task),
         Listens::Worker { pool, id } => {
