@@ -328,7 +328,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn callers_with_one_question_share_a_run_and_see_how_far_it_is() {
         let runs = Arc::new(WhatIfs::default());
-        let (task, work) = task();
+        let (task, work) = controlled();
         let begun = Standing::Running(Simulations::default());
         assert_eq!(runs.ask("a", NOW, work).await, begun);
         let simulations = Simulations {
@@ -348,7 +348,7 @@ mod tests {
         // It is kept for a while.
         assert_eq!(runs.ask("a", NOW, none).await, ended);
         tokio::time::advance(KEPT).await;
-        let (task, work) = super::tests::task();
+        let (task, work) = controlled();
         assert_eq!(runs.ask("a", NOW, work).await, begun);
         drop(task);
     }
@@ -356,7 +356,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_run_at_a_time_and_the_next_question_waits_for_its_end() {
         let runs = Arc::new(WhatIfs::default());
-        let ((first, work), (second, next)) = (task(), task());
+        let ((first, work), (second, next)) = (controlled(), controlled());
         runs.ask("a", NOW, work).await;
         assert_eq!(runs.ask("b", NOW, none).await, Standing::Waiting);
         let other = runs.ask("b", LONG, next);
@@ -368,7 +368,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_run_that_nobody_waits_for_is_stopped() {
         let runs = Arc::new(WhatIfs::default());
-        let (task, work) = task();
+        let (task, work) = controlled();
         let mut asking = Box::pin(runs.ask("a", LONG, work));
         let first = futures_util::poll!(&mut asking);
         assert!(first.is_pending());
@@ -383,7 +383,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_caller_who_was_told_to_ask_again_has_time_to_do_so() {
         let runs = Arc::new(WhatIfs::default());
-        let (task, work) = task();
+        let (task, work) = controlled();
         runs.ask("a", NOW, work).await;
         let work = task.begin.await.unwrap();
         for _ in 0..3 {

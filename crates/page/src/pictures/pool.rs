@@ -10,7 +10,9 @@ use crate::api::Refusal;
 use crate::charts::{Mark, MarkKind};
 use crate::json::Json as _;
 use crate::links;
-use crate::parts::{Action, empty, facts, field, heads, id as copied, options, table};
+use crate::parts::{
+    Action, empty, facts, field, heads, id as copied, may_ask_what_if, options, table,
+};
 use crate::view::{Listens, Part, Problem, Shown, View, Visit};
 use crate::words::{ago, count, count_cell, duration, money};
 
@@ -76,7 +78,9 @@ fn state(
             span { b { (count(pool.count("stoppingCapacity"))) } "leaving" }
             span { b { (count(maximum)) } "at most" }
         }
-        p .note { a href=(what_if(id, maximum)) { "What if the maximum were another?" } }
+        @if may_ask_what_if(visit) {
+            p .note { a href=(what_if(id, maximum)) { "What if the maximum were another?" } }
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::charts::{BarPart, Gather, TimeBars, TimeRange, Tone, Unit};
 use crate::json::Json as _;
 use crate::links;
-use crate::parts::{choices, empty, heads, table};
+use crate::parts::{choices, empty, heads, may_ask_what_if, table};
 use crate::view::{Part, Shown, View, Visit};
 use crate::words::{duration, percent};
 
@@ -175,6 +175,7 @@ fn question(cause: &str) -> Option<(&'static str, &'static str, &'static str)> {
 
 fn causes(visit: &Visit<'_>, waits: &Value, total: f64) -> Markup {
     let causes = waits.list("causes");
+    let may_ask = may_ask_what_if(visit);
     let rows = html! {
         @for cause in causes {
             @let ms = cause.number("ms").unwrap_or_default();
@@ -185,7 +186,7 @@ fn causes(visit: &Visit<'_>, waits: &Value, total: f64) -> Markup {
                 td .n { (crate::words::count(cause.count("runs"))) }
                 td .wrap.cz {
                     (remedy(cause.text("cause")))
-                    @if let Some((text, name, value)) = question(cause.text("cause")) {
+                    @if let Some((text, name, value)) = question(cause.text("cause")).filter(|_| may_ask) {
                         " " a href=(links::with("/what-if", &pool_of(visit), name, value)) { (text) }
                     }
                 }

@@ -82,12 +82,14 @@ pub(super) async fn show(visit: &Visit<'_>) -> Shown {
     let view = View::new(Part::Waiting, "What if")
         .section("head", head(reply.as_ref()))
         .section("question", form);
-    let view = match &reply {
-        Some(Ok(reply)) if reply.text("state") == "done" => answer(view, reply.at("result")),
-        Some(Ok(reply)) => view.section("answer", progress(visit, reply)),
-        Some(Err(refusal)) => view.section("answer", refused(refusal)),
-        None => view,
+    // One section, since an open page can change those that it has.
+    let answer = match &reply {
+        Some(Ok(reply)) if reply.text("state") == "done" => answer(reply.at("result")),
+        Some(Ok(reply)) => progress(visit, reply),
+        Some(Err(refusal)) => refused(refusal),
+        None => html! {},
     };
+    let view = view.section("answer", answer);
     Ok(view.command(question.command()).listens(listens))
 }
 
@@ -137,16 +139,18 @@ fn progress(visit: &Visit<'_>, reply: &Value) -> Markup {
     }
 }
 
-fn answer(view: View, result: &Value) -> View {
+fn answer(result: &Value) -> Markup {
     if result.count("recorded.tasks") == 0 {
-        return view.section("answer", nothing_recorded(result));
+        return nothing_recorded(result);
     }
     let fleets = fleets(result);
-    view.section("waits", waits(&fleets))
-        .section("cost", costs(&fleets))
-        .section("course", course(result))
-        .section("table", measures(result))
-        .section("notes", notes(result))
+    html! {
+        (waits(&fleets))
+        (costs(&fleets))
+        (course(result))
+        (measures(&fleets, result))
+        (notes(result))
+    }
 }
 
 fn nothing_recorded(result: &Value) -> Markup {
@@ -319,19 +323,20 @@ fn course(result: &Value) -> Markup {
     };
     html! {
         h2 { "Over time" }
+        h3 { "Machines" }
         (chart("Machines", "machines", true))
+        h3 { "Waiting tasks" }
         (chart("Waiting tasks", "waiting", false))
     }
 }
 
-fn measures(result: &Value) -> Markup {
-    let fleets = fleets(result);
+fn measures(fleets: &[Fleet], result: &Value) -> Markup {
     let changed = result.list("configurations").get(1);
     let rows = html! {
         @for (place, measure) in MEASURES.iter().enumerate() {
             tr {
                 th scope="row" { (measure.0) }
-                @for fleet in &fleets {
+                @for fleet in fleets {
                     td .n { (match fleet.values[place] {
                         Some((value, margin)) => with_margin(measure.3, value, margin),
                         None => "–".to_owned(),
@@ -366,6 +371,9 @@ fn difference(changed: &Value, measure: &Measure) -> String {
         return "–".to_owned();
     };
     let margin = estimate.number("margin");
+    if mean == 0.0 && margin == Some(0.0) {
+        return "none".to_owned();
+    }
     if margin.is_some_and(|margin| mean.abs() <= margin) {
         return "no clear one".to_owned();
     }

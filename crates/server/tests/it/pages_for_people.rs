@@ -16,7 +16,7 @@ const FIREFOX: &str = "Firefox";
 
 /// A browser with a cookie.
 #[derive(Clone)]
-struct Browser {
+pub(crate) struct Browser {
     name: &'static str,
     cookie: String,
 }
@@ -38,7 +38,7 @@ impl Browser {
         }
     }
 
-    async fn get(&self, world: &World, path: &str) -> Answer {
+    pub(crate) async fn get(&self, world: &World, path: &str) -> Answer {
         self.ask(world.get(&format!("root:{path}"))).await
     }
 
@@ -58,7 +58,7 @@ impl Browser {
     }
 
     /// A browser of a person with this client's credentials.
-    async fn of(world: &World, who: &Who) -> Self {
+    pub(crate) async fn of(world: &World, who: &Who) -> Self {
         let mut browser = Self::new();
         let answer = browser.form(world, "/sign-in", &credentials(who)).await;
         assert_eq!(answer.status, 303, "{}", answer.text);

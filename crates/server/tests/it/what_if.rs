@@ -10,6 +10,7 @@ use testing::sizes_around;
 
 use crate::demo_load::demo_pool;
 use crate::fleet_world::{Fleet, POOL, fleet_on_sqlite_first, fleet_test};
+use crate::pages_for_people::Browser;
 
 const PATH: &str = "fleetwright:/what-if";
 const HOURS: i64 = 3;
@@ -100,7 +101,10 @@ fleet_test!(the_answer_is_that_of_the_command, |fleet| {
     };
     let what_if = WhatIf::new(&recording, question).unwrap();
     let report = what_if.run(2, &|_| (), &|| true).unwrap();
-    assert_eq!(*result, report.document());
+    // Both are read from text, which may round.
+    let text_of_command = report.document().to_string();
+    let by_command: Value = serde_json::from_str(&text_of_command).unwrap();
+    assert_eq!(*result, by_command);
     assert!(
         text("sentence").starts_with("With a maximum of 12 instead of 2"),
         "{}",
@@ -201,4 +205,66 @@ fleet_on_sqlite_first!(a_caller_who_does_not_wait_asks_again, |fleet| {
     patient["waitSeconds"] = json!(60);
     let last = fleet.post(PATH, patient).await.expect(200);
     assert_eq!(last["state"], "done");
+});
+
+fleet_on_sqlite_first!(the_page_shows_what_the_api_answers, |fleet| {
+    record(fleet).await;
+    let until = fleet.now().start_of(600_000);
+    let since = until.plus_millis(-6 * 3_600_000);
+    let body = json!({"workerPools": [POOL], "since": since.to_string(),
+        "until": until.to_string(), "change": {"maxCapacity": 12}});
+    let reply = ask(fleet, body).await;
+    let sentence = reply["result"]["sentence"].as_str().unwrap().to_owned();
+    let browser = Browser::of(fleet, &fleet.root()).await;
+    let path = format!("/what-if?range=6h&max=12&pool={}", POOL.replace('/', "%2F"));
+    let page = loop {
+        let page = browser.get(fleet, &path).await;
+        assert_eq!(page.status, 200);
+        if !page.text.contains("Simulating") {
+            break page.text;
+        }
+    };
+    assert!(page.contains(&sentence), "{sentence} is not in {page}");
+    assert!(page.contains("Measures of the fleets"));
+    let command =
+        format!("fleetwright simulate recorded --last 6h --pool {POOL} --max-capacity 12");
+    assert!(page.contains(&command));
+});
+
+fleet_on_sqlite_first!(a_page_says_what_is_wrong_with_a_question, |fleet| {
+    let browser = Browser::of(fleet, &fleet.root()).await;
+    for (query, part) in [
+        ("", "Choose a change"),
+        ("max=many", "is not a number"),
+        ("max=1", "no pool that launches workers"),
+        ("max=1&pool=a%3Cb", "No answer"),
+        ("strategy=%22%3E%3Cscript%3E", "No answer"),
+    ] {
+        let page = browser.get(fleet, &format!("/what-if?{query}")).await;
+        assert_eq!(page.status, 200);
+        assert!(page.text.contains(part), "{query}: {}", page.text);
+        assert!(!page.text.contains("<script>"), "{query}");
+    }
+    let stranger = fleet
+        .client("looks", &["worker-manager:list-providers"])
+        .await;
+    let page = Browser::of(fleet, &stranger)
+        .await
+        .get(fleet, "/what-if?max=1")
+        .await;
+    assert!(
+        page.text
+            .contains("lacks the scope fleetwright:read-recording")
+    );
+    // A recorded time without tasks says how runs are recorded.
+    fleet
+        .make_pool(POOL, demo_pool(StrategyName::Weighted.as_str(), 2))
+        .await;
+    let page = loop {
+        let page = browser.get(fleet, "/what-if?max=1").await;
+        if !page.text.contains("Simulating") {
+            break page.text;
+        }
+    };
+    assert!(page.contains("`fleet.recording_days`"), "{page}");
 });

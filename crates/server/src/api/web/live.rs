@@ -74,6 +74,8 @@ struct Watch {
 #[derive(Clone, Default)]
 struct Sections {
     look: u64,
+    /// Whether the page stays as it is.
+    is_final: bool,
     /// The look, the hash and the HTML of each section.
     parts: Vec<(&'static str, u64, u64, Bytes)>,
 }
@@ -285,6 +287,10 @@ impl Watch {
             match self.view(&browser).await {
                 Ok(Some(view)) => {
                     self.keep(pages, &view);
+                    if view.listens == Listens::Never {
+                        self.sections
+                            .send_modify(|sections| sections.is_final = true);
+                    }
                     return view.listens;
                 }
                 // The next look may succeed.
@@ -355,6 +361,10 @@ impl Tab {
             }
             if let Some(news) = self.news() {
                 return Some(news);
+            }
+            if self.sections.borrow().is_final {
+                self.is_over = true;
+                return Some(message("done", &json!({})));
             }
             let changed = tokio::time::timeout_at(self.check_at, self.sections.changed());
             if let Ok(Err(_)) = changed.await {
