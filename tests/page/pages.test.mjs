@@ -5,9 +5,13 @@ import { after, before, test } from "node:test";
 
 import { axe, closeAll, open, sidewaysScroll, signIn, startServer } from "./browser.mjs";
 
+// A pool with few tasks, so that the simulations are quick.
+const QUESTION = "pool=proj-release%2Fdecision&range=6h&max=1";
 const PAGES = [
   "/",
   "/waiting",
+  "/what-if",
+  `/what-if?${QUESTION}`,
   "/workers",
   "/health",
   "/start-up",
@@ -200,6 +204,35 @@ test("the title of the window says what is wrong, and problems have times for pe
   const page = await look("/");
   assert.match(await page.title(), /^▲ \d+ · Fleetwright$/);
   assert.doesNotMatch(await page.textContent("#problems"), /\d{4}-\d\d-\d\dT/);
+  await page.context().close();
+});
+
+test("a question about a change is answered on the open page, and the answer can be shared", async () => {
+  const page = await look("/pools/proj-release/decision");
+  await page.click("text=What if the maximum");
+  await page.waitForURL(/what-if/);
+  assert.equal(await page.inputValue("[name=max]"), "8");
+  await page.selectOption("[name=range]", "6h");
+  await page.fill("[name=max]", "1");
+  await page.click("form.ask button");
+  await page.waitForURL(/max=1/);
+  // It comes by itself.
+  await page.locator("#answer table").first().waitFor();
+  assert.match(await page.textContent("main .lede"), /With a maximum of 1 instead of 4/);
+  assert.match(await page.textContent("footer"), /--pool proj-release\/decision --max-capacity 1/);
+  assert.ok((await page.locator("#answer svg.ch").count()) > 1);
+  assert.deepEqual(await axe(page), []);
+  assert.deepEqual(page.problems, []);
+  await page.setViewportSize({ width: 320, height: 700 });
+  assert.equal(await sidewaysScroll(page), 0);
+  const { pathname, search } = new URL(page.url());
+  const shared = await look(pathname + search, { script: false });
+  // Without its script a page has to be loaded again.
+  while (!/With a maximum/.test(await shared.textContent("main .lede"))) {
+    await shared.click("text=look again");
+  }
+  assert.ok((await shared.locator("#answer svg.ch").count()) > 1);
+  await shared.context().close();
   await page.context().close();
 });
 

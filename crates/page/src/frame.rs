@@ -2,7 +2,7 @@
 
 use maud::{DOCTYPE, Markup, html};
 
-use crate::view::{Part, Person, View, Visit};
+use crate::view::{Listens, Part, Person, View, Visit};
 use crate::{assets, charts};
 
 /// The complete document of a page.
@@ -17,7 +17,7 @@ pub fn document(visit: &Visit<'_>, view: &View) -> String {
         title: &view.window_title(),
         part: view.part,
         person: visit.person.as_ref(),
-        is_live: true,
+        is_live: view.listens != Listens::Never,
         command: &view.command,
     };
     frame.around(&content).into_string()

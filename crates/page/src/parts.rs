@@ -1,7 +1,8 @@
 //! Pieces that many pictures share.
 
-use api_client::Call;
+use api_client::{Call, FLEETWRIGHT};
 use maud::{Markup, html};
+use serde_json::Value;
 
 use crate::api::Refusal;
 use crate::view::Visit;
@@ -79,6 +80,12 @@ pub(crate) fn choices(
             }
         }
     }
+}
+
+/// Whether the person may ask what a change would have made of the recorded load.
+pub(crate) fn may_ask_what_if(visit: &Visit<'_>) -> bool {
+    let call = Call::post(FLEETWRIGHT, &["what-if"], &Value::Null);
+    visit.api.may(&call)
 }
 
 /// An id, with a button that copies it.

@@ -19,6 +19,7 @@ pub(crate) mod rules;
 mod startup;
 mod task;
 mod waiting;
+mod what_if;
 mod worker;
 mod worker_life;
 mod workers;
@@ -43,6 +44,7 @@ async fn picture(visit: &Visit<'_>) -> Shown {
             launch_config::show(visit, &format!("{provisioner}/{kind}"), id).await
         }
         ["waiting"] => waiting::show(visit).await,
+        ["what-if"] => what_if::show(visit).await,
         ["workers"] => workers::show(visit).await,
         ["workers", provisioner, kind, group, id] => {
             worker::show(visit, &format!("{provisioner}/{kind}"), group, id).await

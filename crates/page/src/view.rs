@@ -58,6 +58,10 @@ pub enum Listens {
     },
     /// The page shows the past, or is a form: nothing moves under the hands of the person.
     Nothing,
+    /// Something that the page shows is on its way, without events.
+    Soon,
+    /// The page stays as it is: it is not even made again after some time.
+    Never,
 }
 
 /// The parts of the site, in the order of the menu.

@@ -18,6 +18,7 @@ use crate::notify::Channel;
 use crate::pool_replies::PoolReplies;
 use crate::telemetry::Telemetry;
 use crate::tree::SharedTree;
+use crate::what_if::WhatIfs;
 use tls::TlsAcceptor;
 
 pub struct App {
@@ -45,6 +46,7 @@ pub struct App {
     pub refusals: RefusalLog,
     pub pool_replies: PoolReplies,
     pub fleet_status: LastStatus,
+    pub what_ifs: Arc<WhatIfs>,
     pub started: Timestamp,
     /// Empty until the server runs.
     pub tree: SharedTree,

@@ -26,5 +26,6 @@ pub mod service;
 pub mod start;
 pub mod telemetry;
 pub mod tree;
+mod what_if;
 
 pub use run::{RunError, run, run_with};

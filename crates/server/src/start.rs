@@ -259,6 +259,7 @@ async fn assemble(
         failed_authentications,
         pool_replies: PoolReplies::default(),
         fleet_status: LastStatus::default(),
+        what_ifs: Arc::default(),
         started: now,
         tree: SharedTree::default(),
         live_builds: LiveBuilds::default(),

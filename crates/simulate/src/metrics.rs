@@ -54,6 +54,7 @@ pub struct Delay {
     pub p50: f64,
     pub p95: f64,
     pub p99: f64,
+    pub worst: f64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -133,6 +134,7 @@ impl Delay {
             p50: at(0.5),
             p95: at(0.95),
             p99: at(0.99),
+            worst: at(1.0),
         }
     }
 }

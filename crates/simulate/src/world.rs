@@ -20,6 +20,8 @@ use events::{Event, EventQueue};
 
 /// A tick plans at most this often: again after each plan of which launches were refused.
 const MAX_ROUNDS: usize = 20;
+/// Whether a simulation goes on is asked after this many events.
+const EVENTS_BETWEEN_QUESTIONS: u32 = 64;
 
 /// A simulation under way.
 struct World<'a> {
@@ -52,15 +54,19 @@ struct Wake {
 /// Simulates a scenario. The same scenario, planner and seed give the same history.
 pub fn simulate(scenario: &Scenario, planner: &mut dyn Planner, seed: u64) -> History {
     let mut world = World::new(scenario, planner, seed);
-    let last_ms = scenario.arrivals.last().map_or(0, |last| last.at_ms);
-    let end_ms = last_ms.saturating_add(scenario.timing.drain_ms);
-    while world.n_unresolved > 0 || world.has_machines() {
-        let Some(event) = world.next_event(end_ms) else {
-            break;
-        };
-        world.run(event);
-    }
-    world.close(end_ms)
+    world.run_while(&|| true);
+    world.close()
+}
+
+/// The same, as long as `goes_on` says so. `None`: it was stopped.
+pub(crate) fn simulate_while(
+    scenario: &Scenario,
+    planner: &mut dyn Planner,
+    seed: u64,
+    goes_on: &dyn Fn() -> bool,
+) -> Option<History> {
+    let mut world = World::new(scenario, planner, seed);
+    world.run_while(goes_on).then(|| world.close())
 }
 
 impl<'a> World<'a> {
@@ -96,6 +102,29 @@ impl<'a> World<'a> {
             planner,
             scenario,
         }
+    }
+
+    /// The end, if tasks are left.
+    fn end_ms(&self) -> i64 {
+        let last_ms = self.scenario.arrivals.last().map_or(0, |last| last.at_ms);
+        last_ms.saturating_add(self.scenario.timing.drain_ms)
+    }
+
+    /// Returns whether it came to its end.
+    fn run_while(&mut self, goes_on: &dyn Fn() -> bool) -> bool {
+        let end_ms = self.end_ms();
+        let mut n_events = 0_u32;
+        while self.n_unresolved > 0 || self.has_machines() {
+            n_events = n_events.wrapping_add(1);
+            if n_events.is_multiple_of(EVENTS_BETWEEN_QUESTIONS) && !goes_on() {
+                return false;
+            }
+            let Some(event) = self.next_event(end_ms) else {
+                break;
+            };
+            self.run(event);
+        }
+        true
     }
 
     fn has_machines(&self) -> bool {
@@ -273,7 +302,8 @@ impl<'a> World<'a> {
     }
 
     /// Ends the simulation. Machines that still exist are paid for until now.
-    fn close(mut self, end_ms: i64) -> History {
+    fn close(mut self) -> History {
+        let end_ms = self.end_ms();
         for index in 0..self.fleet.workers.len() {
             if self.fleet.workers[index].ended_ms.is_none() {
                 self.charge(index, 0);

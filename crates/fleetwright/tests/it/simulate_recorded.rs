@@ -1,6 +1,7 @@
 //! `simulate recorded`: saved recordings, changes in files and flags, and their errors.
 
 use serde_json::{Value, json};
+use simulate::recording::{Question, RecordingReader, WhatIf};
 
 use crate::world::{Done, Home};
 
@@ -135,6 +136,57 @@ fn limits_change_the_simulated_fleet() {
     assert_eq!(launches(&["--max-capacity", "0"]), 0.0);
     assert_eq!(launches(&["--min-capacity", "1"]), 1.0);
     assert_eq!(launches(&["--pool", "pp/ee", "--max-capacity", "10"]), 20.0);
+}
+
+#[test]
+fn flags_ask_the_question_that_the_api_takes_as_a_document() {
+    let home = Home::new();
+    let flags = [
+        "--json",
+        "--seeds",
+        "1-2",
+        "--max-capacity-factor",
+        "0.5",
+        "--min-capacity",
+        "1",
+        "--max-price",
+        "2",
+        "--idle",
+        "120",
+        "--strategy",
+        "balanced",
+        "--pool",
+        "pp/ee",
+    ];
+    let change = json!({"maxCapacityFactor": 0.5, "minCapacity": 1, "maxPrice": 2,
+        "idleSeconds": 120, "strategy": "balanced"});
+    let done = recorded(&home, &flags);
+    assert_eq!(done.code, 0, "{}", done.err);
+    let mut reader = RecordingReader::default();
+    for (number, entry) in entries().iter().enumerate() {
+        reader.add_line(number + 1, &entry.to_string()).unwrap();
+    }
+    let recording = reader.finish().unwrap();
+    let question = Question {
+        pools: ["pp/ee".parse().unwrap()].into(),
+        change: serde_json::from_value(change).unwrap(),
+        seeds: vec![1, 2],
+    };
+    let what_if = WhatIf::new(&recording, question).unwrap();
+    let report = what_if.run(1, &|_| (), &|| true).unwrap();
+    let read = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+    assert_eq!(read(&done.out), read(&report.document().to_string()));
+}
+
+#[test]
+fn nothing_is_launched_where_flags_say_so() {
+    let home = Home::new();
+    let done = recorded(&home, &["--without-provider", "fake"]);
+    assert_eq!(done.code, 0, "{}", done.err);
+    let said = "20 tasks would not have ended in this time; as now, 0.";
+    assert!(done.out.contains(said), "{}", done.out);
+    let unknown = recorded(&home, &["--without-launch-config", "north"]);
+    usage_error(&unknown, &["no simulated pool has a launch config north"]);
 }
 
 #[test]

@@ -145,6 +145,8 @@ function listen() {
   });
   mine.addEventListener('change', event => { hear(); if (mine === source) apply(JSON.parse(event.data)); });
   mine.addEventListener('beat', hear);
+  // The page stays as it is from now on.
+  mine.addEventListener('done', () => { mine.close(); stream.remove(); });
   mine.addEventListener('end', () => { mine.close(); location.reload(); });
   mine.onerror = () => {
     mine.close();

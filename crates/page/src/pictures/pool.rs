@@ -12,7 +12,9 @@ use crate::api::Refusal;
 use crate::charts::{Mark, MarkKind, MomentLinks};
 use crate::json::Json as _;
 use crate::links;
-use crate::parts::{Action, empty, facts, field, heads, id as copied, options, refused, table};
+use crate::parts::{
+    Action, empty, facts, field, heads, id as copied, may_ask_what_if, options, refused, table,
+};
 use crate::view::{Listens, Part, Problem, Shown, View, Visit};
 use crate::words::{ago, count};
 
@@ -83,7 +85,17 @@ fn state(
             span { b { (count(pool.count("stoppingCapacity"))) } "leaving" }
             span { b { (count(maximum)) } "at most" }
         }
+        @if may_ask_what_if(visit) {
+            p .note { a href=(what_if(id, maximum)) { "What if the maximum were another?" } }
+        }
     }
+}
+
+/// The question about twice the maximum: a number to begin with.
+fn what_if(id: &str, maximum: u64) -> String {
+    let twice = maximum.saturating_mul(2).max(1).to_string();
+    let query = [("pool".to_owned(), id.to_owned())];
+    links::with("/what-if", &query, "max", &twice)
 }
 
 /// The workers over time, with changes and decisions. A click in it leads to the decision of that

@@ -10,7 +10,7 @@ use crate::charts::{BarPart, Gather, TimeBars, TimeRange, Tone, Unit};
 use crate::json::Json as _;
 use crate::links;
 use crate::numbers;
-use crate::parts::{choices, empty, heads, table};
+use crate::parts::{choices, empty, heads, may_ask_what_if, table};
 use crate::view::{Part, Shown, View, Visit};
 use crate::words::{percent, time_taken};
 
@@ -59,7 +59,7 @@ pub(super) async fn show(visit: &Visit<'_>) -> Shown {
     let view = View::new(Part::Waiting, "Waiting")
         .section("head", head)
         .section("chart", chart(visit, step, over_time.as_ref().ok()))
-        .section("causes", causes(&waits, total))
+        .section("causes", causes(visit, &waits, total))
         .section("rows", rows(&waits, by));
     let pool = if pool.is_empty() {
         String::new()
@@ -156,8 +156,27 @@ fn remedy(cause: &str) -> &'static str {
     }
 }
 
-fn causes(waits: &Value, total: f64) -> Markup {
+/// The pool of the page, as a parameter.
+fn pool_of(visit: &Visit<'_>) -> Vec<(String, String)> {
+    let pool = Some(visit.query("pool")).filter(|pool| !pool.is_empty());
+    let pairs = pool.map(|pool| ("pool".to_owned(), pool.to_owned()));
+    pairs.into_iter().collect()
+}
+
+/// A change to simulate for a cause: its question, its parameter and its value.
+fn question(cause: &str) -> Option<(&'static str, &'static str, &'static str)> {
+    match cause {
+        "maximum" => Some(("What if the maximum were doubled?", "factor", "2")),
+        "busy" => Some(("What if pools used `balanced`?", "strategy", "balanced")),
+        "asked" | "booting" => Some(("What if idle workers were kept longer?", "idle", "900")),
+        "price" => Some(("What if prices had no limit?", "price", "1000")),
+        _ => None,
+    }
+}
+
+fn causes(visit: &Visit<'_>, waits: &Value, total: f64) -> Markup {
     let causes = waits.list("causes");
+    let may_ask = may_ask_what_if(visit);
     let rows = html! {
         @for cause in causes {
             @let ms = cause.number("ms").unwrap_or_default();
@@ -166,7 +185,12 @@ fn causes(waits: &Value, total: f64) -> Markup {
                 td .n { (numbers::duration(ms)) }
                 td .n { (percent(ms, total)) }
                 td .n { (crate::words::count(cause.count("runs"))) }
-                td .wrap.cz { (remedy(cause.text("cause"))) }
+                td .wrap.cz {
+                    (remedy(cause.text("cause")))
+                    @if let Some((text, name, value)) = question(cause.text("cause")).filter(|_| may_ask) {
+                        " " a href=(links::with("/what-if", &pool_of(visit), name, value)) { (text) }
+                    }
+                }
             }
         }
     };

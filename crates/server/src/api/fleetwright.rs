@@ -13,6 +13,7 @@ mod series;
 mod sign_in_links;
 mod status;
 mod waits;
+mod what_if;
 
 pub(super) use images::ENDPOINTS as IMAGES;
 pub(super) use lists::ENDPOINTS as LISTS;
@@ -306,5 +307,20 @@ pub const ENDPOINTS: &[Endpoint] = &[
              (by default now), as `fleetwright simulate recorded` replays it: the present pools \
              with what their providers offer, gaps in the recording, launches, workers, and runs \
              of tasks. Entries of one kind follow each other, runs come last.",
+        ),
+    on("whatIf", Verb::Post, "/what-if")
+        .runs(|call| Box::pin(what_if::ask(call)))
+        .input("what-if-request.json")
+        .output("what-if-response.json")
+        .scope("fleetwright:read-recording")
+        .about(HISTORY, "Ask what a change would have made of the recorded load")
+        .describe(
+            "Simulates the load that was recorded from `since` (by default a day before `until`) \
+             up to `until` (by default now) in this process: with the present configuration and \
+             with the change, as `fleetwright simulate recorded` does. One question is answered \
+             at a time. If the answer is not ready after `waitSeconds`, `state` is `running`, with \
+             the number of simulations that are done, or `waiting` behind another question: send \
+             the same request again, with `since` and `until` of the reply. A simulation that no \
+             caller waits for is stopped. The request changes nothing.",
         ),
 ];

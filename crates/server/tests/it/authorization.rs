@@ -459,6 +459,12 @@ fn event_cases() -> Vec<Case> {
             "fleetwright:/recording",
             &["fleetwright:read-recording"],
         ),
+        case_with(
+            "whatIf",
+            "fleetwright:/what-if",
+            json!({}),
+            &["fleetwright:read-recording"],
+        ),
     ]
 }
 

@@ -161,6 +161,7 @@ mod temporary;
 mod tls;
 mod unserved_methods;
 mod wait_chaos;
+mod what_if;
 mod worker_launch_config;
 mod worker_state;
 mod worker_state_outside;

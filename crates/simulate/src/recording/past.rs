@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::Recording;
 use super::entry::{RunEntry, WorkerEntry};
 use crate::metrics::{Delay, PoolDelay};
+use crate::study::Series;
 use crate::units::to_hours;
 
 /// Costs are in dollars, times in seconds, unless names say otherwise.
@@ -89,6 +90,31 @@ impl Past {
         past.refused = refused.sum();
         past.launches += past.refused;
         past
+    }
+}
+
+impl Series {
+    /// The recorded fleet of these pools.
+    pub(super) fn of_recording(recording: &Recording, pools: &BTreeSet<PoolId>) -> Self {
+        let header = &recording.header;
+        let since_start = |at: Timestamp| at.millis_since(header.since).max(0);
+        let runs = || {
+            let runs = recording.runs.iter();
+            runs.filter(|run| pools.contains(&run.worker_pool_id))
+        };
+        let wanted = runs().filter(|run| run.ends_task()).map(|run| {
+            let from_ms = since_start(run.waiting_since);
+            (from_ms, from_ms.saturating_add(run.duration_ms()))
+        });
+        let waiting = runs().map(|run| (since_start(run.waiting_since), since_start(run.started)));
+        let workers = recording.workers.iter();
+        let machines = workers
+            .filter(|worker| pools.contains(&worker.worker_pool_id))
+            .map(|worker| {
+                let end = worker.end(header.until);
+                (since_start(worker.created), since_start(end))
+            });
+        Self::of_spans(recording.length_ms(), wanted, waiting, machines)
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::Version;
-use domain::id::{BadId, LaunchConfigId, PoolId, ProviderId};
+use domain::id::{BadId, PoolId};
 use domain::launch_config::LaunchConfig;
 use domain::lifecycle;
 use domain::plan::BadSettings;
@@ -14,6 +14,7 @@ use domain::time::{MINUTE_MS, SECOND_MS, Timestamp};
 use serde_json::{Map, Value};
 
 use super::Recording;
+use super::configuration::{Configuration, ConfiguredLaunchConfig, ConfiguredPool};
 use super::observed::{Observations, Observed, OfferingKey, key_of};
 use super::remarks::listed;
 use crate::offering::{BootTime, Offering, Price};
@@ -51,25 +52,6 @@ const PLACE_KEYS: [&str; 10] = [
 /// Any launch token: no launch of a simulation is asked for.
 const TOKEN: &str = "AAAAAAAAQACAAAAAAAAAAA";
 
-/// The pools of a simulation, by id.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Configuration(pub BTreeMap<PoolId, ConfiguredPool>);
-
-/// The configuration of a pool, present or changed.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ConfiguredPool {
-    /// Without launch configs.
-    pub config: Map<String, Value>,
-    pub launch_configs: Vec<ConfiguredLaunchConfig>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct ConfiguredLaunchConfig {
-    pub id: LaunchConfigId,
-    pub provider_id: ProviderId,
-    pub configuration: Map<String, Value>,
-}
-
 /// A scenario of a recording.
 #[derive(Clone, Debug)]
 pub struct Replay {
@@ -88,48 +70,6 @@ pub enum ReplayError {
     Id(#[from] BadId),
 }
 
-impl Configuration {
-    /// As the pools are configured now.
-    pub fn present(recording: &Recording) -> Self {
-        let pools = recording.pools.iter().map(|pool| {
-            let configs = pool
-                .launch_configs
-                .iter()
-                .map(|config| ConfiguredLaunchConfig {
-                    id: config.launch_config_id.clone(),
-                    provider_id: config.provider_id.clone(),
-                    configuration: config.configuration.clone(),
-                });
-            let configured = ConfiguredPool {
-                config: pool.config.clone(),
-                launch_configs: configs.collect(),
-            };
-            (pool.worker_pool_id.clone(), configured)
-        });
-        Self(pools.collect())
-    }
-
-    /// The pools that launch workers. The others cannot be simulated.
-    pub fn launching(&self) -> BTreeSet<PoolId> {
-        let pools = self.0.iter();
-        let launching = pools.filter(|(_, pool)| !pool.launch_configs.is_empty());
-        launching.map(|(id, _)| id.clone()).collect()
-    }
-
-    /// Only these pools.
-    pub fn only(mut self, pools: &BTreeSet<PoolId>) -> Self {
-        self.0.retain(|id, _| pools.contains(id));
-        self
-    }
-
-    /// Sets a key of the config of all pools.
-    pub fn set(&mut self, key: &str, value: &Value) {
-        for pool in self.0.values_mut() {
-            pool.config.insert(key.to_owned(), value.clone());
-        }
-    }
-}
-
 impl Replay {
     pub fn new(recording: &Recording, configuration: &Configuration) -> Result<Self, ReplayError> {
         let observations = Observations::of(recording);
@@ -141,9 +81,11 @@ impl Replay {
             unobserved: BTreeSet::new(),
             unpriced: BTreeSet::new(),
         };
+        let launching = Configuration::present(recording).launching();
         let (mut pools, mut indexes) = (Vec::new(), BTreeMap::new());
         for (id, configured) in &configuration.0 {
-            if configured.launch_configs.is_empty() {
+            // A change may have left a pool without launch configs: then its tasks wait.
+            if configured.launch_configs.is_empty() && !launching.contains(id) {
                 continue;
             }
             indexes.insert(id, pools.len());

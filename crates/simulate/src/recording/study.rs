@@ -5,7 +5,7 @@ use crate::metrics::Metrics;
 use crate::planner::Production;
 use crate::scenario::{BadPool, Scenario};
 use crate::study::{ScenarioResult, Series, run_all, side_by_side};
-use crate::world::simulate;
+use crate::world::simulate_while;
 
 /// Configurations that are simulated with the recorded load. The others are compared with the
 /// first.
@@ -21,6 +21,15 @@ pub struct RecordedStudy {
 pub struct Variant {
     pub name: String,
     pub replay: Replay,
+}
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordedStudyError {
+    #[error(transparent)]
+    Pool(#[from] BadPool),
+    #[error("the simulation was stopped")]
+    Stopped,
 }
 
 struct Job<'a> {
@@ -41,7 +50,17 @@ impl RecordedStudy {
         &self,
         n_threads: usize,
         progress: &(dyn Fn(usize) + Sync),
-    ) -> Result<ScenarioResult, BadPool> {
+    ) -> Result<ScenarioResult, RecordedStudyError> {
+        self.run_while(n_threads, progress, &|| true)
+    }
+
+    /// The same, as long as `goes_on` says so.
+    pub fn run_while(
+        &self,
+        n_threads: usize,
+        progress: &(dyn Fn(usize) + Sync),
+        goes_on: &(dyn Fn() -> bool + Sync),
+    ) -> Result<ScenarioResult, RecordedStudyError> {
         let jobs = self.variants.iter().flat_map(|variant| {
             let seeds = self.seeds.iter().enumerate();
             seeds.map(|(place, seed)| Job {
@@ -51,7 +70,7 @@ impl RecordedStudy {
             })
         });
         let jobs: Vec<Job<'_>> = jobs.collect();
-        let outcomes = run_all(&jobs, n_threads, progress, Job::run)?;
+        let outcomes = run_all(&jobs, n_threads, progress, |job| job.run(goes_on))?;
         let names = self.variants.iter().map(|variant| variant.name.clone());
         let names: Vec<String> = names.collect();
         Ok(ScenarioResult {
@@ -64,9 +83,16 @@ impl RecordedStudy {
 
 impl Job<'_> {
     /// Each pool plans with the strategy that it is configured with.
-    fn run(&self) -> Result<(Metrics, Option<Series>), BadPool> {
+    fn run(
+        &self,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<(Metrics, Option<Series>), RecordedStudyError> {
+        if !goes_on() {
+            return Err(RecordedStudyError::Stopped);
+        }
         let mut planner = Production::new(self.scenario, None, self.seed)?;
-        let history = simulate(self.scenario, &mut planner, self.seed);
+        let history = simulate_while(self.scenario, &mut planner, self.seed, goes_on);
+        let history = history.ok_or(RecordedStudyError::Stopped)?;
         let series = self.is_first.then(|| Series::of(&history));
         Ok((Metrics::of(self.scenario, &history), series))
     }

@@ -1,12 +1,15 @@
 //! The course of a fleet over time, for charts.
 
+use serde::Serialize;
+
 use crate::history::History;
 
 /// The number of points of a series.
 const N_POINTS: i64 = 240;
 
 /// Counts at moments of equal distance.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Series {
     pub step_ms: i64,
     /// Tasks that would run if none ever waited.
@@ -22,7 +25,6 @@ impl Series {
         let ends = history.workers.iter().filter_map(|worker| worker.ended_ms);
         let created = history.tasks.iter().map(|task| task.created_ms);
         let end_ms = ends.chain(created).max().unwrap_or(0);
-        let step_ms = (end_ms / N_POINTS).max(1);
         let tasks = history.tasks.iter();
         let wanted = tasks.map(|task| (task.created_ms, task.created_ms + task.duration_ms));
         let tasks = history.tasks.iter();
@@ -34,6 +36,17 @@ impl Series {
             let end_ms = worker.ended_ms.unwrap_or(history.end_ms);
             (worker.launched_ms, end_ms)
         });
+        Self::of_spans(end_ms, wanted, waiting, machines)
+    }
+
+    /// Counts spans from 0 to the end, in milliseconds.
+    pub(crate) fn of_spans(
+        end_ms: i64,
+        wanted: impl Iterator<Item = (i64, i64)>,
+        waiting: impl Iterator<Item = (i64, i64)>,
+        machines: impl Iterator<Item = (i64, i64)>,
+    ) -> Self {
+        let step_ms = (end_ms / N_POINTS).max(1);
         Self {
             step_ms,
             wanted: counts(wanted, step_ms),

@@ -41,6 +41,7 @@ measures! {
     DelayP50 = "delayP50", |metrics| Some(metrics.delay.p50);
     DelayP95 = "delayP95", |metrics| Some(metrics.delay.p95);
     DelayP99 = "delayP99", |metrics| Some(metrics.delay.p99);
+    DelayWorst = "delayWorst", |metrics| Some(metrics.delay.worst);
     OverProvisioned = "overProvisionedHours", |metrics| Some(metrics.over_provisioned_hours);
     Launches = "launches", |metrics| Some(metrics.launches as f64);
     Refused = "refused", |metrics| Some(metrics.refused as f64);

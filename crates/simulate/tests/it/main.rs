@@ -15,4 +15,5 @@ mod page;
 mod production;
 mod recording;
 mod traces;
+mod what_if;
 mod world;

@@ -4,28 +4,22 @@ mod changes;
 mod report;
 mod source;
 
-use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::Context as _;
 use clap::{Args, value_parser};
-use domain::id::PoolId;
+use domain::id::{LaunchConfigId, PoolId, ProviderId};
 use domain::plan::StrategyName;
 use domain::time::Timestamp;
-use serde_json::json;
-use simulate::recording::{Configuration, Past, RecordedStudy, Recording, Replay, Variant};
-use simulate::study::{ScenarioResult, Seeds};
+use simulate::recording::{BadQuestion, Change, Question, Recording, Report, WhatIf};
+use simulate::study::Seeds;
 
 use crate::failure::Failure;
 use crate::machine;
 use crate::output::{self, Progress};
 use crate::session::Session;
-use report::Report;
-
-const PRESENT: &str = "present";
-const CHANGED: &str = "changed";
 
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
@@ -56,6 +50,21 @@ pub(crate) struct Arguments {
     /// Simulate this minimum capacity beside the present one
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(0..=1_000_000))]
     min_capacity: Option<u32>,
+    /// Simulate the maximum capacity of each pool times this factor
+    #[arg(long, value_name = "FACTOR", conflicts_with = "max_capacity")]
+    max_capacity_factor: Option<f64>,
+    /// Simulate this maximum price, in dollars an hour
+    #[arg(long, value_name = "DOLLARS")]
+    max_price: Option<f64>,
+    /// Simulate that idle workers are kept for this many seconds
+    #[arg(long, value_name = "SECONDS")]
+    idle: Option<u32>,
+    /// Simulate that nothing is launched at this provider; repeatable
+    #[arg(long, value_name = "ID", value_parser = provider)]
+    without_provider: Vec<ProviderId>,
+    /// Simulate that nothing is launched from this launch config; repeatable
+    #[arg(long, value_name = "ID", value_parser = launch_config)]
+    without_launch_config: Vec<LaunchConfigId>,
     /// Only this pool; repeatable
     #[arg(long, value_name = "ID", value_parser = pool)]
     pool: Vec<PoolId>,
@@ -80,7 +89,35 @@ fn pool(text: &str) -> Result<PoolId, String> {
     text.parse::<PoolId>().map_err(|bad| bad.to_string())
 }
 
+fn provider(text: &str) -> Result<ProviderId, String> {
+    text.parse::<ProviderId>().map_err(|bad| bad.to_string())
+}
+
+fn launch_config(text: &str) -> Result<LaunchConfigId, String> {
+    text.parse::<LaunchConfigId>()
+        .map_err(|bad| bad.to_string())
+}
+
 impl Arguments {
+    fn question(&self) -> Question {
+        let change = Change {
+            min_capacity: self.min_capacity,
+            max_capacity: self.max_capacity,
+            max_capacity_factor: self.max_capacity_factor,
+            max_price: self.max_price,
+            idle_seconds: self.idle,
+            strategy: self.strategy,
+            without_providers: self.without_provider.iter().cloned().collect(),
+            without_launch_configs: self.without_launch_config.iter().cloned().collect(),
+            ..Change::default()
+        };
+        Question {
+            pools: self.pool.iter().cloned().collect(),
+            change,
+            seeds: self.seeds.0.clone(),
+        }
+    }
+
     pub(super) fn needs_server(&self) -> bool {
         self.from.is_none()
     }
@@ -108,39 +145,27 @@ fn run(
     recording: &Recording,
     now: Timestamp,
 ) -> Result<(), Failure> {
-    let (present, changed) = configurations(arguments, recording, now)?;
-    let simulated = present.launching();
-    let past = Past::of(recording, &simulated);
-    let mut remarks = recording.remarks(&simulated, &past);
-    let mut variants = vec![variant(PRESENT, recording, &present, &mut remarks)?];
-    if let Some(changed) = &changed {
-        variants.push(variant(CHANGED, recording, changed, &mut remarks)?);
-    }
-    let study = RecordedStudy {
-        name: "recorded".to_owned(),
-        about: report::about(recording, &past),
-        variants,
-        seeds: arguments.seeds.0.clone(),
-    };
-    let result = simulate(&study, arguments.threads)?;
-    let report = Report {
-        recording,
-        past: &past,
-        result: &result,
-        seeds: &study.seeds,
-        remarks: &remarks,
-    };
+    let defined = changes::defined(&arguments.change, recording, now)?;
+    let what_if = WhatIf::with_definitions(recording, defined, arguments.question());
+    let what_if = what_if.map_err(|bad| match bad {
+        BadQuestion::UnknownPool(_) => Failure::usage(format!("--pool: {bad}")),
+        BadQuestion::Change(_) => Failure::usage(bad.to_string()),
+        BadQuestion::NothingLaunches | BadQuestion::Replay { .. } => {
+            Failure::failed(bad.to_string())
+        }
+    })?;
+    let report = simulate(what_if, arguments.threads)?;
     if json {
         output::json(&report.document());
     } else {
-        for remark in &remarks {
+        for remark in &report.remarks {
             output::note(&format!("note: {remark}"));
         }
-        output::out(&report.text());
+        output::out(&report::text(&report));
     }
     // Afterwards, so that a path that cannot be written does not cost the results.
     if let Some(path) = &arguments.html {
-        std::fs::write(path, report.page())
+        std::fs::write(path, report::page(&report))
             .with_context(|| format!("cannot write {}", path.display()))?;
         if !json {
             output::out(&format!("charts: {}", path.display()));
@@ -149,82 +174,15 @@ fn run(
     Ok(())
 }
 
-/// The present configuration, and the changed one if a flag changes anything.
-fn configurations(
-    arguments: &Arguments,
-    recording: &Recording,
-    now: Timestamp,
-) -> Result<(Configuration, Option<Configuration>), Failure> {
-    let all = Configuration::present(recording);
-    let mut changed = all.clone();
-    changes::apply(&arguments.change, recording, &mut changed, now)?;
-    let only: BTreeSet<PoolId> = arguments.pool.iter().cloned().collect();
-    if let Some(unknown) = only.iter().find(|id| !changed.0.contains_key(*id)) {
-        return Err(Failure::usage(format!(
-            "--pool: the recording has no pool {unknown}"
-        )));
-    }
-    let (mut present, mut changed) = match only.is_empty() {
-        true => (all, changed),
-        false => (all.only(&only), changed.only(&only)),
-    };
-    if let Some(strategy) = arguments.strategy {
-        changed.set("strategy", &json!(strategy.as_str()));
-    }
-    for (key, limit) in [
-        ("maxCapacity", arguments.max_capacity),
-        ("minCapacity", arguments.min_capacity),
-    ] {
-        if let Some(limit) = limit {
-            changed.set(key, &json!(limit));
-        }
-    }
-    present.0.retain(|_, pool| !pool.launch_configs.is_empty());
-    changed.0.retain(|_, pool| !pool.launch_configs.is_empty());
-    if present.0.is_empty() && changed.0.is_empty() {
-        let text = "the recording has no pool that launches workers: nothing can be simulated";
-        return Err(Failure::failed(text.to_owned()));
-    }
-    let has_flags = !arguments.change.is_empty()
-        || arguments.strategy.is_some()
-        || arguments.max_capacity.is_some()
-        || arguments.min_capacity.is_some();
-    if has_flags && changed == present {
-        output::note("note: nothing differs from the present configuration");
-    }
-    Ok((present, has_flags.then_some(changed)))
-}
-
-fn variant(
-    name: &str,
-    recording: &Recording,
-    configuration: &Configuration,
-    remarks: &mut Vec<String>,
-) -> Result<Variant, Failure> {
-    let replay = Replay::new(recording, configuration);
-    let replay = replay.map_err(|error| Failure::failed(format!("{name}: {error}")))?;
-    for note in &replay.notes {
-        let remark = format!("{name}: {note}");
-        remarks.push(remark);
-    }
-    Ok(Variant {
-        name: name.to_owned(),
-        replay,
-    })
-}
-
-fn simulate(
-    study: &RecordedStudy,
-    threads: Option<NonZeroUsize>,
-) -> Result<ScenarioResult, Failure> {
+fn simulate(what_if: WhatIf<'_>, threads: Option<NonZeroUsize>) -> Result<Report, Failure> {
     let progress = Mutex::new(Progress::start());
-    let total = study.n_simulations();
+    let total = what_if.n_simulations();
     let report = |n_done: usize| {
         let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
         progress.report(|| format!("simulated {n_done} of {total}"));
     };
     let cores = || std::thread::available_parallelism().ok();
     let threads = threads.or_else(cores).map_or(1, NonZeroUsize::get);
-    let result = study.run(threads, &report);
+    let result = what_if.run(threads, &report, &|| true);
     result.map_err(|error| Failure::failed(error.to_string()))
 }

@@ -12,11 +12,13 @@ use engine::configurations::provider_entry;
 use engine::fleet::{OfferedPool, list_offered_pools};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use store::StoreError;
+use simulate::recording::{Recording, RecordingError, RecordingReader};
+use store::{StoreError, Tx};
 
 use crate::api::paging::{MAX_PAGE_BYTES, Page};
 use crate::api::reply::without_nulls;
 use crate::api::{call::Call, error::ApiError, reply::Reply};
+use crate::app::App;
 
 /// The version of the entries. Readers refuse later ones.
 const VERSION: u32 = 1;
@@ -24,6 +26,9 @@ const VERSION: u32 = 1;
 const USUAL_MS: i64 = 7 * DAY_MS;
 /// Pools that are read together, since they may be large.
 const POOLS_AT_ONCE: u32 = 10;
+
+/// Entries that are read together for a simulation.
+const ENTRIES_AT_ONCE: usize = 1_000;
 
 /// The kinds of entries, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,7 +55,8 @@ struct Place {
 
 /// The time that is asked for, and one page of it.
 struct Reader<'a> {
-    call: &'a Call,
+    app: &'a App,
+    now: Timestamp,
     since: Timestamp,
     until: Timestamp,
     entries: Vec<Value>,
@@ -67,23 +73,59 @@ pub(super) async fn read(call: Call) -> Result<Reply, ApiError> {
             "`since` ({since}) is not before `until` ({until})"
         )));
     }
-    let mut reader = Reader {
-        call: &call,
-        since,
-        until,
-        entries: Vec::new(),
-        n_bytes: 0,
-        limit: page.limit as usize,
-    };
-    let mut place = page
-        .after
-        .clone()
-        .or_else(|| Some(Place::start(Part::Recording)));
-    while let Some(from) = place.take_if(|_| reader.has_room()) {
-        place = reader.read(from).await?;
-    }
+    let mut reader = Reader::new(&call.app, call.now, (since, until), page.limit as usize);
+    let after = page.after.clone();
+    let place = reader.read_page(after.unwrap_or_else(Place::first)).await?;
     let token = place.map(|place| page.token(&place));
     Reply::list("entries", reader.entries, token)
+}
+
+/// Reads a recording of at most this many entries, as long as `goes_on` says so. `None`: it was
+/// stopped.
+pub(super) async fn load(
+    app: &App,
+    now: Timestamp,
+    time: (Timestamp, Timestamp),
+    max_entries: usize,
+    goes_on: &(dyn Fn() -> bool + Sync),
+) -> Result<Option<Recording>, ApiError> {
+    let mut recording = RecordingReader::with_limit(max_entries);
+    let mut place = Some(Place::first());
+    while let Some(from) = place.take() {
+        if !goes_on() {
+            return Ok(None);
+        }
+        let mut reader = Reader::new(app, now, time, ENTRIES_AT_ONCE);
+        place = reader.read_page(from).await?;
+        add_all(&mut recording, reader.entries)?;
+    }
+    recording.finish().map(Some).map_err(unreadable)
+}
+
+fn add_all(recording: &mut RecordingReader, entries: Vec<Value>) -> Result<(), ApiError> {
+    for entry in entries {
+        let entry = serde_json::from_value(entry);
+        let entry = entry.map_err(|error| ApiError::caused_by(error.into()))?;
+        let number = recording.n_entries() + 1;
+        recording.add(number, entry).map_err(unreadable)?;
+    }
+    Ok(())
+}
+
+fn unreadable(error: RecordingError) -> ApiError {
+    match error {
+        RecordingError::TooLong(most) => ApiError::input(format!(
+            "more than {most} entries were recorded in this time: ask about a shorter time, or use \
+             `fleetwright simulate recorded`"
+        )),
+        error @ (RecordingError::Empty
+        | RecordingError::Entry { .. }
+        | RecordingError::NoHeader
+        | RecordingError::SecondHeader(_)
+        | RecordingError::Version(_)
+        | RecordingError::Length { .. }
+        | RecordingError::SecondPool { .. }) => ApiError::caused_by(error.into()),
+    }
 }
 
 fn moment(call: &Call, name: &str) -> Result<Option<Timestamp>, ApiError> {
@@ -106,6 +148,10 @@ impl Part {
 }
 
 impl Place {
+    fn first() -> Self {
+        Self::start(Part::Recording)
+    }
+
     fn start(part: Part) -> Self {
         Self {
             part,
@@ -129,7 +175,42 @@ impl Place {
     }
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    fn new(
+        app: &'a App,
+        now: Timestamp,
+        (since, until): (Timestamp, Timestamp),
+        limit: usize,
+    ) -> Self {
+        Self {
+            app,
+            now,
+            since,
+            until,
+            entries: Vec::new(),
+            n_bytes: 0,
+            limit,
+        }
+    }
+
+    /// Reads as many entries as fit. Returns where the next ones are.
+    async fn read_page(&mut self, from: Place) -> Result<Option<Place>, ApiError> {
+        let mut place = Some(from);
+        while let Some(from) = place.take_if(|_| self.has_room()) {
+            place = self.read(from).await?;
+        }
+        Ok(place)
+    }
+
+    /// A long read, never on this thread.
+    async fn scan<T, F>(&self, name: &'static str, f: F) -> Result<T, ApiError>
+    where
+        F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
+        T: Send + 'static,
+    {
+        Ok(self.app.engine.store.scan(name, f).await?)
+    }
+
     fn room(&self) -> usize {
         self.limit.saturating_sub(self.entries.len())
     }
@@ -163,9 +244,9 @@ impl Reader<'_> {
     }
 
     async fn read_recording(&mut self) -> Result<Option<Place>, ApiError> {
-        let (call, now) = (self.call, self.call.now);
-        let is_outside = call.app.engine.demand_source.is_outside();
-        let read = call.scan("recording_start", move |tx| {
+        let (app, now) = (self.app, self.now);
+        let is_outside = app.engine.demand_source.is_outside();
+        let read = self.scan("recording_start", move |tx| {
             let oldest = store::recorded_runs::oldest(tx)?;
             let demand = match is_outside {
                 true => Demand::default(),
@@ -174,22 +255,22 @@ impl Reader<'_> {
             Ok::<_, StoreError>((oldest, demand))
         });
         let (oldest, demand) = read.await?;
-        let fleet = &call.app.config.fleet;
+        let fleet = &app.config.fleet;
         let entry = json!({
             "version": VERSION,
             "since": self.since.to_string(),
             "until": self.until.to_string(),
             "runsSince": oldest.map(|at| at.to_string()),
             "recordingDays": fleet.recording_days,
-            "defaultStrategy": call.app.engine.strategies.strategy.as_str(),
+            "defaultStrategy": app.engine.strategies.strategy.as_str(),
             "roundSeconds": fleet.round_seconds,
             "scanSeconds": fleet.scan_seconds,
             "waiting": (!is_outside).then_some(demand.pending),
             "running": (!is_outside).then_some(demand.claimed),
         });
         self.add("recording", without_nulls(entry));
-        for (id, _) in call.app.engine.providers.listed() {
-            let mut entry = match provider_entry(&call.app.engine, id) {
+        for (id, _) in app.engine.providers.listed() {
+            let mut entry = match provider_entry(&app.engine, id) {
                 Ok(known) => json!({ "entry": known }),
                 Err(problem) => json!({ "problem": problem }),
             };
@@ -202,8 +283,8 @@ impl Reader<'_> {
     async fn read_pools(&mut self, from: Place) -> Result<Option<Place>, ApiError> {
         let [after, ..] = &from.key;
         let after = (!after.is_empty()).then(|| after.parse()).transpose()?;
-        let engine = &self.call.app.engine;
-        let pools = list_offered_pools(engine, after, POOLS_AT_ONCE, self.call.now);
+        let engine = &self.app.engine;
+        let pools = list_offered_pools(engine, after, POOLS_AT_ONCE, self.now);
         let pools = pools.await.map_err(ApiError::from)?;
         let is_last = pools.len() < POOLS_AT_ONCE as usize;
         let n_pools = pools.len();
@@ -222,7 +303,7 @@ impl Reader<'_> {
 
     async fn read_gaps(&mut self, from: Place) -> Result<Option<Place>, ApiError> {
         let (after, until, limit) = (from.since(self.since), self.until, self.limit_and_one());
-        let read = self.call.scan("recording_gaps", move |tx| {
+        let read = self.scan("recording_gaps", move |tx| {
             store::recorded_gaps::list(tx, after, until, limit)
         });
         let rows = read.await?;
@@ -236,7 +317,7 @@ impl Reader<'_> {
         let at = from.at().max(self.since);
         let [token, ..] = from.key.clone();
         let (until, limit) = (self.until, self.limit_and_one());
-        let read = self.call.scan("recording_launches", move |tx| {
+        let read = self.scan("recording_launches", move |tx| {
             store::launches::list_by_time(tx, (at, &token), until, limit)
         });
         let rows = read.await?;
@@ -251,7 +332,7 @@ impl Reader<'_> {
         let at = from.at();
         let [pool_id, group, id] = from.key.clone();
         let (since, until, limit) = (self.since, self.until, self.limit_and_one());
-        let read = self.call.scan("recording_workers", move |tx| {
+        let read = self.scan("recording_workers", move |tx| {
             store::recorded_workers::list(tx, &(at, pool_id, group, id), since, until, limit)
         });
         let rows = read.await?;
@@ -266,7 +347,7 @@ impl Reader<'_> {
     async fn read_working(&mut self, from: Place) -> Result<Option<Place>, ApiError> {
         let key = from.key.clone();
         let (until, limit) = (self.until, self.limit_and_one());
-        let read = self.call.scan("recording_working", move |tx| {
+        let read = self.scan("recording_working", move |tx| {
             let [pool_id, group, id] = &key;
             store::workers::list_working(tx, (pool_id, group, id), until, limit)
         });
@@ -287,7 +368,7 @@ impl Reader<'_> {
 
     async fn read_runs(&mut self, from: Place) -> Result<Option<Place>, ApiError> {
         let (after, until, limit) = (from.since(self.since), self.until, self.limit_and_one());
-        let read = self.call.scan("recording_runs", move |tx| {
+        let read = self.scan("recording_runs", move |tx| {
             store::recorded_runs::list(tx, after, until, limit)
         });
         let rows = read.await?;
@@ -408,4 +489,31 @@ fn run_json(run: &RecordedRun) -> Value {
         "reason": run.reason.as_str(),
         "priority": run.priority.map(|priority| priority.as_str()),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use testing::sizes_around;
+
+    use super::*;
+
+    #[test]
+    fn a_recording_of_too_many_entries_is_refused_with_what_to_do() {
+        let path = "server::api::fleetwright::what_if::MAX_ENTRIES";
+        for size in sizes_around(path, 10) {
+            let moment = |seconds: i64| Timestamp::from_millis(seconds * 1_000).to_string();
+            let header = json!({"recording": {"version": 1, "since": moment(0),
+                "until": moment(1_000), "recordingDays": 8, "roundSeconds": 10,
+                "scanSeconds": 20}});
+            let gap = json!({"gap": {"since": moment(1), "until": moment(2)}});
+            let mut entries = vec![header];
+            entries.resize(size.max(1), gap);
+            let mut recording = RecordingReader::with_limit(10);
+            let added = add_all(&mut recording, entries);
+            assert_eq!(added.is_ok(), size <= 10);
+            if let Err(refused) = added {
+                assert!(refused.message.contains("ask about a shorter time"));
+            }
+        }
+    }
 }

@@ -30,6 +30,8 @@ use crate::events::{EventStream, StreamEvent, frame};
 
 /// A watch looks at least this often: not all that a page shows has events.
 const LOOK: Duration = Duration::from_secs(10);
+/// The time between two looks at a page that waits for something on its way.
+const SOON: Duration = Duration::from_secs(1);
 /// The least time between two looks.
 const REST: Duration = Duration::from_millis(200);
 /// All watches together use at most this part of a core.
@@ -72,6 +74,8 @@ struct Watch {
 #[derive(Clone, Default)]
 struct Sections {
     look: u64,
+    /// Whether the page stays as it is.
+    is_final: bool,
     /// The look, the hash and the HTML of each section.
     parts: Vec<(&'static str, u64, u64, Bytes)>,
 }
@@ -188,6 +192,23 @@ async fn run(app: Arc<App>, pages: Arc<LivePages>, watch: Arc<Watch>) {
     while !pages.has_left(&watch) {
         let began = Instant::now();
         let listens = watch.look(&pages).await;
+        match listens {
+            Listens::Soon => {
+                watch.pause(SOON).await;
+                continue;
+            }
+            Listens::Never => {
+                while !pages.has_left(&watch) {
+                    watch.pause(LOOK).await;
+                }
+                return;
+            }
+            Listens::All
+            | Listens::Pool(_)
+            | Listens::Task(_)
+            | Listens::Worker { .. }
+            | Listens::Nothing => {}
+        }
         let rest = rest_after(&pages, began.elapsed(), watch.sections.receiver_count());
         watch.pause(rest).await;
         let due = Instant::now() + LOOK;
@@ -232,7 +253,7 @@ fn concerns(event: &StreamEvent, listens: &Listens) -> bool {
     let about = &event.about;
     match listens {
         Listens::All => true,
-        Listens::Nothing => false,
+        Listens::Nothing | Listens::Soon | Listens::Never => false,
         Listens::Pool(pool) => about.pool.as_deref() == Some(pool),
         Listens::Task(task) => about.task.as_deref() == Some(task),
         Listens::Worker { pool, id } => {
@@ -266,6 +287,10 @@ impl Watch {
             match self.view(&browser).await {
                 Ok(Some(view)) => {
                     self.keep(pages, &view);
+                    if view.listens == Listens::Never {
+                        self.sections
+                            .send_modify(|sections| sections.is_final = true);
+                    }
                     return view.listens;
                 }
                 // The next look may succeed.
@@ -340,6 +365,10 @@ impl Tab {
             }
             if let Some(news) = self.news() {
                 return Some(news);
+            }
+            if self.sections.borrow().is_final {
+                self.is_over = true;
+                return Some(message("done", &json!({})));
             }
             let changed = tokio::time::timeout_at(self.check_at, self.sections.changed());
             if let Ok(Err(_)) = changed.await {
