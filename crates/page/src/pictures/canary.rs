@@ -14,7 +14,7 @@ use crate::words::{ago, count_cell, counted, time_taken};
 /// Entries of the audit log in which the last canary is looked for.
 const ENTRIES: u32 = 50;
 
-/// A canary that runs, or the last one that ended with a verdict.
+/// The canary that runs, or the last canary with a verdict.
 pub(super) struct Canary {
     of: Value,
     /// When and how it ended.

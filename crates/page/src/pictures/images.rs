@@ -167,7 +167,7 @@ fn sentence(status: &Value) -> String {
     }
 }
 
-/// The canary with what people can do about its build.
+/// The canary with the actions on its build.
 fn canary_section(visit: &Visit<'_>, id: &str, status: &Value, canary: Option<&Canary>) -> Markup {
     let Some(canary) = canary else {
         return html! {};
