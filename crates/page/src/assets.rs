@@ -80,4 +80,10 @@ mod tests {
         assert!(find("/assets/script-0").is_none());
         assert_ne!(stamp("a"), stamp("b"));
     }
+
+    #[test]
+    fn the_script_stays_small() {
+        // A third of it when it is compressed.
+        assert!(SCRIPT.text.len() < 16 * 1024, "{}", SCRIPT.text.len());
+    }
 }

@@ -56,7 +56,7 @@ pub(crate) fn timed(text: &str, now: Timestamp) -> Markup {
             @let () = rest = after;
             @let exact = time.to_string();
             // A duration follows other words than a time does.
-            @if let Some(before) = before.strip_suffix("at ").filter(|_| !before.ends_with("hat ")) {
+            @if let Some(before) = before.strip_suffix("at ").filter(|it| ends_a_word(it)) {
                 (before) (ago(Some(time), now))
             } @else if before.ends_with("until ") && time > now {
                 (before) time datetime=(exact) title={ (exact) " (UTC)" } data-from {
@@ -68,6 +68,10 @@ pub(crate) fn timed(text: &str, now: Timestamp) -> Markup {
         }
         (rest)
     }
+}
+
+fn ends_a_word(text: &str) -> bool {
+    text.is_empty() || text.ends_with(' ')
 }
 
 /// The first time in a text, with what is before and behind it.
@@ -157,6 +161,7 @@ mod tests {
                 "since 2026-11-30T06:00:00.000Z, and 2026-11-30T07:00:00Z",
                 "since 2 h ago, and 1 h ago",
             ),
+            ("that 2026-11-30T07:00:00.000Z", "that 1 h ago"),
             ("build 2026-11 of 1234-56", "build 2026-11 of 1234-56"),
             ("<b>", "&lt;b&gt;"),
             ("", ""),

@@ -14,7 +14,7 @@ use super::value_axis::ValueAxis;
 /// The height of the shapes in pixels.
 const TALL: f64 = 170.0;
 /// The room beyond the bounds, as a share of their distance from the middle.
-const ROOM: f64 = 0.2;
+const ROOM: f64 = 0.3;
 
 /// The evidence from a moment on, as shares of the bounds: 1 decides.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -91,7 +91,6 @@ fn texts(axis: &ValueAxis) -> Markup {
     html! {
         text class="sa lb" x="0" y=(y(1.0, -4.0)) { "as good: it is promoted" }
         text class="sa lb" x="0" y=(y(-1.0, 14.0)) { "worse: it is rolled back" }
-        text class="sa" x="0" y=(y(0.0, -4.0)) { "nothing is known" }
     }
 }
 

@@ -257,32 +257,40 @@ impl CapacityChart<'_> {
         }
     }
 
+    /// Changes are few and explain much, so only decisions have to be opened.
     fn listed_marks(&self) -> Markup {
-        let mut marks: Vec<&Mark<'_>> = self.visible_marks().collect();
-        // Changes are few and explain much, so they come before decisions.
-        marks.sort_by_key(|mark| (mark.kind == MarkKind::Decision, -mark.at_ms));
-        let n_changes = marks
-            .iter()
-            .filter(|it| it.kind == MarkKind::Change)
-            .count();
+        let of_kind = |kind| {
+            let mut marks: Vec<&Mark<'_>> = self.visible_marks().collect();
+            marks.retain(|mark| mark.kind == kind);
+            marks.sort_by_key(|mark| -mark.at_ms);
+            marks
+        };
+        let (changes, decisions) = (of_kind(MarkKind::Change), of_kind(MarkKind::Decision));
+        html! {
+            @if !changes.is_empty() {
+                p class="sub" { "Changes" }
+                (self.list(&changes))
+            }
+            @if !decisions.is_empty() {
+                details class="nums" {
+                    summary { "Decisions" }
+                    (self.list(&decisions))
+                }
+            }
+        }
+    }
+
+    fn list(&self, marks: &[&Mark<'_>]) -> Markup {
         let n_more = marks.len().saturating_sub(MAX_MARKS_LISTED);
         html! {
-            @if !marks.is_empty() {
-                details class="nums" open[n_changes > 0] {
-                    summary {
-                        (counted(n_changes, "change")) " and "
-                        (counted(marks.len() - n_changes, "decision"))
-                    }
-                    ul class="marks" {
-                        @for mark in marks.iter().take(MAX_MARKS_LISTED) {
-                            li {
-                                span class="dim" { (self.range.text(mark.at_ms)) } " "
-                                a href=(mark.href) { (mark.text) }
-                            }
-                        }
-                        @if n_more > 0 { li class="dim" { (n_more) " more in this time" } }
+            ul class="marks" {
+                @for mark in marks.iter().take(MAX_MARKS_LISTED) {
+                    li {
+                        span class="dim" { (self.range.text(mark.at_ms)) } " "
+                        a href=(mark.href) { (mark.text) }
                     }
                 }
+                @if n_more > 0 { li class="dim" { (n_more) " more in this time" } }
             }
         }
     }
@@ -308,11 +316,6 @@ impl Gathered {
         }
         entries
     }
-}
-
-fn counted(number: usize, word: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{number} {word}{plural}")
 }
 
 /// The class of an area that stretches: its hatch would stretch, too.

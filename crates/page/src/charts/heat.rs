@@ -149,11 +149,12 @@ impl Render for Board<'_> {
                             tr {
                                 (row_head(row.name, row.href))
                                 @for number in &loud {
-                                    td data-l=(self.columns[*number]) {
-                                        @match row.cells.get(*number) {
-                                            Some(Some(cell)) => (draw_cell(cell, scale)),
-                                            _ => span class="dim" { "–" },
-                                        }
+                                    @match row.cells.get(*number) {
+                                        Some(Some(cell)) => td data-l=(self.columns[*number]) {
+                                            (draw_cell(cell, scale))
+                                        },
+                                        // A narrow page has no room for it.
+                                        _ => td class="none" { span class="dim" { "–" } },
                                     }
                                 }
                             }

@@ -6,7 +6,7 @@ use super::legend::{Entry, legend, numbers, sentence};
 use super::series::Columns;
 use super::time::TimeRange;
 
-/// What a chart over time shows, whatever its shapes are.
+/// The parts that all charts over time have, whatever their shapes are.
 pub(super) struct OverTime<'a> {
     pub(super) title: &'a str,
     pub(super) range: TimeRange,

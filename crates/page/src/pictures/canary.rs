@@ -9,12 +9,12 @@ use crate::json::Json as _;
 use crate::numbers;
 use crate::parts::{heads, table};
 use crate::view::Visit;
-use crate::words::{ago, count_cell, counted, time_taken};
+use crate::words::{ago, count_cell, time_taken};
 
 /// Entries of the audit log in which the last canary is looked for.
 const ENTRIES: u32 = 50;
 
-/// A canary that runs, or the last one that ended with a verdict.
+/// The canary that runs, or the last canary with a verdict.
 pub(super) struct Canary {
     of: Value,
     /// When and how it ended.
@@ -98,19 +98,15 @@ fn word(action: &str) -> Markup {
     html! { b .(class) { (text) } }
 }
 
-/// How far the evidence is from each bound, and what is missing.
+/// How far the evidence is from each bound.
 fn progress(canary: &Value) -> Markup {
     let [good, worse] = ["asGood", "worse"].map(|name| {
         let share = canary.number(&format!("evidence.{name}"));
         share.unwrap_or_default()
     });
-    let more = canary.at("evidence.moreStarts").as_u64();
     html! {
         b { (numbers::share(good)) } " of the way to its promotion, "
         b .bad[worse > 0.0] { (numbers::share(worse)) } " of the way to its roll back."
-        @if let Some(more) = more {
-            " About " (counted(more, "more start")) " without a failure promote it."
-        }
     }
 }
 
@@ -217,6 +213,9 @@ mod tests {
             text.contains("<b>16.1 %</b> of the way to its promotion"),
             "{text}"
         );
-        assert!(text.contains("About 43 more starts without"), "{text}");
+        assert!(
+            text.contains("0 %</b> of the way to its roll back"),
+            "{text}"
+        );
     }
 }

@@ -103,7 +103,7 @@ pub(super) fn board(visit: &Visit<'_>, configs: &[Value], names_pool: bool) -> M
                 td { (state(config)) }
                 td { @if config.moment("availability.nextTry").is_some() {
                     (ago(config.moment("availability.nextTry"), visit.now)) } }
-                td .wrap.cz { (timed(config.text("availability.reason"), visit.now)) }
+                td .wrap.cz { (timed(reason(config), visit.now)) }
                 td { (actions(visit, config, index)) }
             }
         }
@@ -135,6 +135,14 @@ fn place(config: &Value) -> &str {
     } else {
         place
     }
+}
+
+/// Why it is not used. The time of the next try has a place of its own.
+pub(super) fn reason(config: &Value) -> &str {
+    let reason = config.text("availability.reason");
+    reason
+        .split_once(", next try ")
+        .map_or(reason, |(reason, _)| reason)
 }
 
 /// One word for what happens with it.

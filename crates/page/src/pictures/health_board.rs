@@ -95,7 +95,7 @@ fn rows(configs: &[Value], now: Timestamp) -> Rows<'_> {
     rows
 }
 
-/// What is wrong with a launch config, with its rank, and when that is tried or ends.
+/// The trouble of a launch config, with its rank, and when it is tried again or the pause ends.
 fn trouble(config: &Value, now: Timestamp) -> Option<(u8, String)> {
     let then = |word: &str, at: Option<Timestamp>| match at {
         Some(at) => format!("{word} {}", relative(at, now)),

@@ -113,7 +113,8 @@ pub(super) async fn show(visit: &Visit<'_>, id: &str) -> Shown {
             ("Owner", html! { (definition.text("owner")) }),
             ("Version", html! { (status.count("version")) }),
             ("Pools", html! { (count(status.count("pools"))) }),
-            ("Next", html! { (status.text("nextBuild.reason")) " " (ago(status.moment("nextBuild.until"), visit.now)) }),
+            ("Next", html! { (status.text("nextBuild.reason"))
+                @if let Some(until) = status.moment("nextBuild.until") { " " (ago(Some(until), visit.now)) } }),
         ]))
     };
     let canary = Canary::find(visit, id, &status).await;
@@ -167,7 +168,7 @@ fn sentence(status: &Value) -> String {
     }
 }
 
-/// The canary with what people can do about its build.
+/// The canary with the actions on its build.
 fn canary_section(visit: &Visit<'_>, id: &str, status: &Value, canary: Option<&Canary>) -> Markup {
     let Some(canary) = canary else {
         return html! {};

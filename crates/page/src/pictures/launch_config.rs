@@ -22,7 +22,7 @@ pub(super) async fn show(visit: &Visit<'_>, pool: &str, id: &str) -> Shown {
             h1 { "Launch config " (copied(id)) }
             div .r { (super::health::actions(visit, &config, 0)) }
         }
-        p .lede { (super::health::state(&config)) " " (timed(config.text("availability.reason"), visit.now)) }
+        p .lede { (super::health::state(&config)) " " (timed(super::health::reason(&config), visit.now)) }
         (facts(&[
             ("Place", html! { (config.text("place")) }),
             ("Provider", html! { (config.text("providerId")) }),

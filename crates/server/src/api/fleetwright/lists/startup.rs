@@ -65,7 +65,7 @@ fn report(
             "providerId": provider_id.as_str(),
         })
     };
-    let (mut places, _) = rows(machines, &place, place_json, max_lines);
+    let (mut places, _) = rows(machines, place, place_json, max_lines);
     let mut by_place: BTreeMap<(String, String), Vec<&StartedMachine>> = BTreeMap::new();
     for machine in machines {
         let (provider_id, region) = place(machine);
