@@ -297,7 +297,7 @@ mod tests {
         end: oneshot::Sender<Answer>,
     }
 
-    fn task() -> (
+    fn controlled() -> (
         Task,
         impl FnOnce(Work) -> futures_util::future::BoxFuture<'static, Answer>,
     ) {

@@ -190,7 +190,6 @@ fn a_change_that_cannot_be_is_refused_with_all_its_errors() {
         json!({"maxCapacityFactor": "2"}),
         json!({"withoutProviders": "all"}),
         json!({"strategy": "none"}),
-        json!([]),
         json!({"workerPools": {"no-slash": {}}}),
     ] {
         assert!(
