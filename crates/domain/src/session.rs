@@ -4,7 +4,7 @@ use crate::id::names;
 use crate::time::{DAY_MS, MINUTE_MS, Timestamp};
 
 /// A session ends this long after the sign-in, at the latest.
-const SESSION_MS: i64 = 30 * DAY_MS;
+pub const MAX_SESSION_MS: i64 = 30 * DAY_MS;
 /// A session ends if the browser has not asked for anything for this long.
 const UNUSED_MS: i64 = 7 * DAY_MS;
 /// A link can be opened this long.
@@ -41,6 +41,8 @@ pub struct Session {
     pub created: Timestamp,
     pub last_used: Timestamp,
     pub expires: Timestamp,
+    /// It ends then, however much it is used.
+    pub ends: Timestamp,
 }
 
 impl SessionKind {
@@ -66,10 +68,9 @@ impl Session {
         if now.millis_since(self.last_used) < USE_NOTED_MS {
             return None;
         }
-        let latest = self.created.plus_millis(SESSION_MS);
         Some(Self {
             last_used: now,
-            expires: self.kind.expires(now).min(latest),
+            expires: self.kind.expires(now).min(self.ends),
             ..self.clone()
         })
     }
@@ -96,6 +97,7 @@ mod tests {
             created: at,
             last_used: at,
             expires: SessionKind::Browser.expires(at),
+            ends: at.plus_millis(MAX_SESSION_MS),
         }
     }
 
@@ -116,6 +118,6 @@ mod tests {
             session = session.used(now).unwrap_or(session);
             now = now.plus_millis(DAY_MS);
         }
-        assert_eq!(now.as_millis(), SESSION_MS);
+        assert_eq!(now.as_millis(), MAX_SESSION_MS);
     }
 }

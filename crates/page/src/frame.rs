@@ -19,18 +19,23 @@ pub fn document(visit: &Visit<'_>, view: &View) -> String {
         person: visit.person.as_ref(),
         is_live: view.listens != Listens::Never,
         command: &view.command,
+        leads_to: None,
     };
     frame.around(&content).into_string()
 }
 
 /// A document that does not change while it is open, such as the sign-in page.
 pub(crate) fn plain(title: &str, person: Option<&Person>, content: &Markup) -> String {
+    let title = format!("{title} · Fleetwright");
+    Frame::plain(&title, person).around(content).into_string()
+}
+
+/// A document that leads to another page by itself, without a script.
+pub(crate) fn leading(title: &str, to: &str, content: &Markup) -> String {
+    let title = format!("{title} · Fleetwright");
     let frame = Frame {
-        title: &format!("{title} · Fleetwright"),
-        part: Part::Other,
-        person,
-        is_live: false,
-        command: "",
+        leads_to: Some(to),
+        ..Frame::plain(&title, None)
     };
     frame.around(content).into_string()
 }
@@ -41,9 +46,21 @@ struct Frame<'a> {
     person: Option<&'a Person>,
     is_live: bool,
     command: &'a str,
+    leads_to: Option<&'a str>,
 }
 
-impl Frame<'_> {
+impl<'a> Frame<'a> {
+    fn plain(title: &'a str, person: Option<&'a Person>) -> Self {
+        Self {
+            title,
+            part: Part::Other,
+            person,
+            is_live: false,
+            command: "",
+            leads_to: None,
+        }
+    }
+
     fn around(&self, content: &Markup) -> Markup {
         html! {
             (DOCTYPE)
@@ -53,6 +70,9 @@ impl Frame<'_> {
                     title { (self.title) }
                     meta name="viewport" content="width=device-width,initial-scale=1";
                     meta name="color-scheme" content="light dark";
+                    @if let Some(to) = self.leads_to {
+                        meta http-equiv="refresh" content=(format!("0;url={to}"));
+                    }
                     link rel="icon" href=(assets::ICON.url());
                     link rel="stylesheet" href=(assets::STYLE.url());
                     script type="module" src=(assets::SCRIPT.url()) {}
@@ -130,7 +150,7 @@ fn signed_in(person: &Person) -> Markup {
 }
 
 /// A command that does the same as the page.
-fn command(text: &str) -> Markup {
+pub(crate) fn command(text: &str) -> Markup {
     html! {
         p .cmd {
             code { (text) }

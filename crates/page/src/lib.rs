@@ -23,7 +23,7 @@ pub use api::{Api, Refusal};
 pub use form::{Done, Fields, local_path};
 pub use frame::document;
 pub use pictures::show;
-pub use sign_in::{away, confirm_link, sign_in};
+pub use sign_in::{SignInPage, away, confirm_link, go_on, signed_out, without_rights};
 pub use view::{Listens, Person, Problem, Section, View, Visit};
 
 use maud::html;

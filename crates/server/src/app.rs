@@ -15,6 +15,7 @@ use crate::health::HealthMonitor;
 use crate::hosts::Hosts;
 use crate::limits::{BodyBudget, OpenCalls, RefusalLog};
 use crate::notify::Channel;
+use crate::openid::OpenId;
 use crate::pool_replies::PoolReplies;
 use crate::telemetry::Telemetry;
 use crate::tree::SharedTree;
@@ -34,6 +35,8 @@ pub struct App {
     pub events: EventStream,
     /// The channels for notices of errors.
     pub notices: Vec<Arc<dyn Channel>>,
+    /// The provider at which people sign in to the pages.
+    pub openid: Option<Arc<OpenId>>,
     /// `None`: connections are not encrypted, unless a proxy does that.
     pub tls: Option<Arc<TlsAcceptor>>,
     pub health: HealthMonitor,

@@ -14,7 +14,9 @@ use domain::time::Timestamp;
 use store::StoreError;
 
 pub use embedded::EmbeddedAuthenticator;
-pub use held::{Holders, given, holder, restored, sign, stored};
+pub use held::{
+    Holders, Holding, PersonHolding, given, holder, restored, sign, stored, stored_person,
+};
 pub use remote::RemoteAuthenticator;
 
 /// Why a request was not authenticated, or its scopes not expanded.

@@ -12,6 +12,7 @@ mod inline_secrets;
 mod keys;
 mod limits;
 mod notify;
+mod openid;
 mod outside_queue;
 mod page;
 mod planning;
@@ -42,6 +43,7 @@ use keys::KeyFile;
 pub use keys::{Keys, builder_key_file};
 pub use limits::{Limits, MAX_HEAD_BYTES};
 pub use notify::{Email, Hook, MailServer, MailTls, Notify, Webhook};
+pub use openid::{OpenIdSettings, is_protected};
 pub use outside_queue::OutsideQueue;
 pub use page::PageSettings;
 pub use planning::Planning;
@@ -387,6 +389,7 @@ impl Config {
         self.tree.check()?;
         self.tree.check_security()?;
         self.images.check()?;
+        self.page.check(self.auth.taskcluster.is_some())?;
         if self.roles.include(Role::Builder) {
             self.images.account()?;
         }

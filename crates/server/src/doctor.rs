@@ -21,6 +21,7 @@ use crate::config::{Amqp, Config, OutsideAuth, OutsideQueue, StaticClient, TreeK
 use crate::exposure;
 pub use crate::finding::{Finding, State};
 use crate::notify::MailChannel;
+use crate::openid::OpenId;
 use tls::TlsAcceptor;
 
 /// Time limit of the server's answer.
@@ -47,6 +48,7 @@ pub async fn examine(config: &Config) -> Vec<Finding> {
     findings.extend(tls(config));
     findings.push(address(config).await);
     findings.extend(notices(config).await);
+    findings.extend(openid(config).await);
     findings
 }
 
@@ -75,6 +77,27 @@ async fn notices(config: &Config) -> Vec<Finding> {
          connection",
     ));
     findings
+}
+
+/// Asks the provider at which people sign in for its metadata and keys.
+async fn openid(config: &Config) -> Option<Finding> {
+    let settings = config.page.openid.as_deref()?;
+    let place = format!("the provider of page.openid, {}", settings.shown_name());
+    let checked = match OpenId::new(settings) {
+        Ok(openid) => openid
+            .check(SystemClock.now())
+            .await
+            .map_err(|it| it.to_string()),
+        Err(problem) => Err(with_causes(&problem)),
+    };
+    Some(match checked {
+        Ok(()) => Finding::good(format!("{place}, answers")),
+        // People with access tokens sign in without it.
+        Err(problem) => Finding::warning(
+            format!("{place}, is not usable: {problem}"),
+            "check page.openid.issuer, and whether this machine reaches it",
+        ),
+    })
 }
 
 /// Checks the folder for artifacts and logs.

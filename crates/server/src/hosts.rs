@@ -80,7 +80,7 @@ impl Hosts {
 
 impl Host {
     /// The host of a URL.
-    fn of(url: &str) -> Option<Self> {
+    pub fn of(url: &str) -> Option<Self> {
         let url: Url = url.parse().ok()?;
         Some(Self {
             name: url.host_str()?.to_lowercase(),

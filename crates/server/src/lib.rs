@@ -20,6 +20,7 @@ pub mod limits;
 mod log_repeats;
 pub mod notify;
 mod open_files;
+pub mod openid;
 mod pool_replies;
 pub mod run;
 pub mod service;

@@ -101,12 +101,7 @@ pub async fn run_with(
         Err(LockError::Unlockable { .. }) => None,
     };
     config.server.max_connections = open_files::make_room(config.server.max_connections);
-    if config.is_open_without_tls() {
-        tracing::warn!(http.address = %listen,
-            "other machines can connect to {listen}, and connections are not encrypted: secrets \
-             of workers and new access tokens can be read on the network. Configure a certificate \
-             (`tls`), or a proxy with TLS (`server.trusted_proxies`)");
-    }
+    warn_without_tls(&config);
     let mut stop = pin!(stop);
     tokio::select! {
         biased;
@@ -114,12 +109,14 @@ pub async fn run_with(
         () = &mut stop => return Ok(()),
     }
     let clock = Arc::new(DatabaseClock::new(Arc::new(SystemClock)));
-    let app = start(config, Arc::clone(&clock), Random::new(random), further).await?;
+    let starting = start(config, Arc::clone(&clock), Random::new(random), further);
+    let app = Box::pin(starting).await?;
     let stopping = CancellationToken::new();
     let mut driver = Driver::of(&clock, stopping.clone());
     ClockMeasurement::start(clock, app.engine.store.clone(), &mut driver);
     background::start(&app, &mut driver);
     let server = Arc::new(Server::new(Arc::clone(&app)));
+    let reporting = tokio::spawn(report_openid(Arc::clone(&app)));
     let tree = tokio::spawn(tree_keeper::keep(Arc::clone(&app), stopping.clone()));
     let further = [
         metrics.map(|listener| (Server::of_metrics(Arc::clone(&app)), listener)),
@@ -133,6 +130,7 @@ pub async fn run_with(
     tracing::info!(http.address = %listen, "listening on {listen}");
     ready(listen);
     stop.await;
+    reporting.abort();
     tracing::info!("stopping: waiting for running requests");
     stopping.cancel();
     for serving in serving {
@@ -148,6 +146,24 @@ pub async fn run_with(
     terminate_providers(&app).await;
     app.engine.store.close().await;
     Ok(())
+}
+
+fn warn_without_tls(config: &Config) {
+    let listen = config.listen;
+    if config.is_open_without_tls() {
+        tracing::warn!(http.address = %listen,
+            "other machines can connect to {listen}, and connections are not encrypted: secrets \
+             of workers and new access tokens can be read on the network. Configure a certificate \
+             (`tls`), or a proxy with TLS (`server.trusted_proxies`)");
+    }
+}
+
+/// Asks the provider of `page.openid` once, so that the log has its problems from the start.
+async fn report_openid(app: Arc<App>) {
+    let is_served = app.config.roles.include(Role::Api);
+    if let Some(openid) = app.openid.as_ref().filter(|_| is_served) {
+        openid.report(app.engine.clock.now()).await;
+    }
 }
 
 /// Tells the providers that this process launches no more, if it did.

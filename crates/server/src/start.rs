@@ -46,6 +46,7 @@ use crate::health::HealthMonitor;
 use crate::hosts::Hosts;
 use crate::limits::{BodyBudget, OpenCalls, RefusalLog};
 use crate::notify::{self, Channel, ChannelsError};
+use crate::openid::{OpenId, OpenIdSetUpError};
 use crate::pool_replies::PoolReplies;
 use crate::telemetry::Telemetry;
 use crate::tree::SharedTree;
@@ -75,6 +76,8 @@ pub enum StartError {
     Strategy(String),
     #[error("notices of errors cannot be sent")]
     Notices(#[from] ChannelsError),
+    #[error("people cannot sign in at the provider of page.openid")]
+    OpenId(#[from] OpenIdSetUpError),
     #[error("cannot use another deployment's queue")]
     Queue(#[from] DemandError),
     #[error("{0:?} is not a client id")]
@@ -177,6 +180,7 @@ pub async fn start_on(
 struct Parts {
     notices: Vec<Arc<dyn Channel>>,
     keyring: Arc<Keyring>,
+    openid: Option<Arc<OpenId>>,
 }
 
 impl Parts {
@@ -184,13 +188,24 @@ impl Parts {
         Ok(Self {
             notices: notify::channels(config)?,
             keyring: Arc::new(config.keyring()?),
+            openid: open_provider(config)?,
         })
     }
 }
 
+/// The provider at which people sign in to the pages. It is asked for nothing yet.
+fn open_provider(config: &Config) -> Result<Option<Arc<OpenId>>, OpenIdSetUpError> {
+    let settings = config.page.openid.as_deref();
+    settings.map(|it| OpenId::new(it).map(Arc::new)).transpose()
+}
+
 async fn assemble(
     config: Config,
-    Parts { notices, keyring }: Parts,
+    Parts {
+        notices,
+        keyring,
+        openid,
+    }: Parts,
     store: Store,
     telemetry: Telemetry,
     clock: Arc<dyn Clock>,
@@ -252,6 +267,7 @@ async fn assemble(
         telemetry,
         events,
         notices,
+        openid,
         tls: tls.map(Arc::new),
         health: HealthMonitor::default(),
         body_budget,

@@ -52,7 +52,8 @@ CREATE TABLE sessions (
     browser TEXT NOT NULL,
     created BIGINT NOT NULL,
     last_used BIGINT NOT NULL,
-    expires BIGINT NOT NULL
+    expires BIGINT NOT NULL,
+    ends BIGINT NOT NULL
 );
 
 CREATE INDEX sessions_of_client ON sessions (client_id, kind, last_used, session_id);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use access::Secret;
 use access::seal::OpenError;
 use domain::audit::{AuditEntry, EntityType};
-use domain::session::{Session, SessionKind, credentials_purpose};
+use domain::session::{MAX_SESSION_MS, Session, SessionKind, credentials_purpose};
 use domain::time::Timestamp;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
@@ -22,6 +22,8 @@ pub struct SignIn {
     pub client_id: String,
     /// The credentials, in a form that the caller chooses.
     pub credentials: Secret,
+    /// The session ends this long after the sign-in, if that is sooner than any other does.
+    pub longest_ms: i64,
     /// The name that the browser gives itself; empty for a link.
     pub browser: String,
     /// How the person proved it, for the audit log.
@@ -72,6 +74,7 @@ pub async fn open_link(
     let sign_in = SignIn {
         client_id: found.client_id.clone(),
         credentials,
+        longest_ms: MAX_SESSION_MS,
         browser,
         by: "link",
         source_ip,
@@ -162,6 +165,7 @@ fn sealed(
     let purpose = credentials_purpose(&id);
     let seal =
         |random: &mut dyn rand::Rng| engine.keyring.seal(&purpose, &sign_in.credentials, random);
+    let ends = now.plus_millis(sign_in.longest_ms.min(MAX_SESSION_MS));
     Session {
         kind,
         client_id: sign_in.client_id.clone(),
@@ -169,7 +173,8 @@ fn sealed(
         browser: sign_in.browser.clone(),
         created: now,
         last_used: now,
-        expires: kind.expires(now),
+        expires: kind.expires(now).min(ends),
+        ends,
         id,
     }
 }

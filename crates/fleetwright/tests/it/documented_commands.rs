@@ -74,6 +74,11 @@ const BLOCKS: &[(&str, &str, Way)] = &[
         Way::Skip("opens a browser; tests of the pages use the link"),
     ),
     (
+        "docs/page.md",
+        "fleetwright role create",
+        Way::Run(roles_of_people),
+    ),
+    (
         "docs/history.md",
         "fleetwright status ",
         Way::Skip("is run by a test of a new server"),
@@ -385,6 +390,13 @@ fn events(block: &Block) {
     assert_eq!(text.lines().count(), block.text.lines().count() - 1);
     let out = as_owner(&server, &text);
     assert!(out.contains("worker-pool-created"), "{out}");
+}
+
+fn roles_of_people(block: &Block) {
+    let server = Server::without_pools();
+    let text = format!("{}\nfleetwright role list", block.text);
+    let out = as_owner(&server, &text);
+    assert!(out.contains("login-identity:openid/ann@example.com"), "{out}");
 }
 
 fn waits(block: &Block) {

@@ -55,6 +55,8 @@ pub struct Call {
     pub conditions: Conditions,
     /// The caller, once it has been authenticated.
     pub caller: Option<Caller>,
+    /// The person for whom a page of this process makes the call, instead of a signature.
+    pub person: Option<Caller>,
 }
 
 impl Call {
@@ -189,19 +191,9 @@ impl Call {
         if self.caller.is_some() {
             return Ok(());
         }
-        let failed = &self.app.failed_authentications;
-        self.auth_request.may_look_up = !failed.is_exhausted(self.address, self.now);
-        let authenticated = self
-            .app
-            .authenticator
-            .authenticate(&self.auth_request, self.now)
-            .await;
-        let caller = match authenticated {
-            Err(refused @ AuthenticationError::Refused(_)) => {
-                failed.take(self.address, self.now)?;
-                return Err(refused.into());
-            }
-            other => other?,
+        let caller = match self.person.take() {
+            Some(person) => person,
+            None => self.signer().await?,
         };
         if caller.client_id.is_some() {
             if let Some(host) = &self.foreign_host {
@@ -211,6 +203,21 @@ impl Call {
         }
         self.caller = Some(caller);
         Ok(())
+    }
+
+    /// The caller that signed the request.
+    async fn signer(&mut self) -> Result<Caller, ApiError> {
+        let failed = &self.app.failed_authentications;
+        self.auth_request.may_look_up = !failed.is_exhausted(self.address, self.now);
+        let authenticated = self
+            .app
+            .authenticator
+            .authenticate(&self.auth_request, self.now)
+            .await;
+        if let Err(AuthenticationError::Refused(_)) = &authenticated {
+            failed.take(self.address, self.now)?;
+        }
+        Ok(authenticated?)
     }
 
     /// The request comes from somebody who has proved a right: the connection keeps its place.

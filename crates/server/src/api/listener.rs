@@ -316,6 +316,7 @@ impl Server {
             headers: parts.headers,
             sender,
             tags: tags.clone(),
+            person: None,
             cancelled,
         };
         let span = tracing::info_span!("request", request.id = %tags.request_id, trace.id = %tags.trace_id);

@@ -132,6 +132,7 @@ async fn run(
         last_event_id: last_event_id(&head.headers),
         conditions: Conditions::of(head),
         caller: None,
+        person: head.person.clone(),
     };
     let outcome = match app.engine.clock.doubt() {
         None => answer_call(call, endpoint, head, body, &mut payload).await,
@@ -417,6 +418,9 @@ fn log_refusal(app: &App, name: &str, head: &RequestHead, error: &ApiError) {
 
 /// The client that the sender of a request claims to be.
 fn claimed_client(app: &App, head: &RequestHead) -> Option<String> {
+    if let Some(person) = &head.person {
+        return person.client_id.as_deref().map(shortened);
+    }
     let signed = auth_request(app, head, &addressed(app, head));
     let read = access::hawk::read(&signed.line(), signed.authorization.as_deref());
     read.ok()?.sender().map(shortened)

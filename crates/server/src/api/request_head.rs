@@ -7,6 +7,7 @@ use http::header::HeaderName;
 use http::{HeaderMap, Method};
 use tokio_util::sync::CancellationToken;
 
+use crate::authentication::Caller;
 use crate::limits::Connection;
 
 /// The ids of a request in logs and replies.
@@ -35,6 +36,8 @@ pub struct RequestHead {
     pub headers: HeaderMap,
     pub sender: Sender,
     pub tags: RequestTags,
+    /// The person for whom a page of this process makes the request, instead of a signature.
+    pub person: Option<Caller>,
     /// Cancelled when the client disconnects or the server stops.
     pub cancelled: CancellationToken,
 }

@@ -9,8 +9,10 @@ mod calls;
 mod cookie;
 mod form;
 mod live;
+mod openid;
 mod reply;
 mod sign_in;
+mod sign_in_page;
 
 use std::sync::Arc;
 
@@ -75,6 +77,8 @@ pub(super) async fn answer(web: &Web, head: RequestHead, body: impl RequestBody)
     let is_read = head.method == Method::GET || head.method == Method::HEAD;
     let response = match (path.as_str(), is_read) {
         ("/live-page", true) => live::listen(&web.live, &browser, &head).await,
+        (openid::BEGIN, true) => openid::begin(&browser, &head).await,
+        (openid::RETURN, true) => openid::finish(&browser, &head).await,
         ("/sign-in", _) | ("/sign-out", false) => sign_in::answer(&browser, &head, body).await,
         (_, true) => show(&browser, &head).await,
         (_, false) if path.starts_with("/do/") => act::answer(&browser, &head, body).await,
@@ -89,6 +93,11 @@ async fn show(browser: &Browser, head: &RequestHead) -> Response {
         Ok(person) => person,
         Err(reason) => return sign_in::ask(browser, head, reason).await,
     };
+    let without_rights = person.named().filter(|_| person.is_without_rights());
+    if let Some(named) = without_rights {
+        let text = page::without_rights(person.shown().as_ref(), &named.scopes);
+        return html(StatusCode::FORBIDDEN, text);
+    }
     let Some(visit) = person.visit(head.uri.path(), head.uri.query().unwrap_or_default()) else {
         return problem(&person, &Problem::NotFound);
     };

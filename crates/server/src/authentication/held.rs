@@ -103,6 +103,25 @@ pub fn given(
     })
 }
 
+/// The rights that a session keeps.
+pub enum Holding {
+    /// Credentials of a client, which sign the calls.
+    Credentials(Credentials),
+    /// Roles of a person who signed in at the provider.
+    Person(PersonHolding),
+}
+
+/// A person who signed in at the provider of this issuer.
+#[derive(Clone, Debug)]
+pub struct PersonHolding {
+    pub issuer: String,
+    pub client_id: String,
+    /// The roles of the person, as scopes, not expanded.
+    pub scopes: Vec<String>,
+    /// The ID token, for the sign-out at the provider.
+    pub hint: Option<Secret>,
+}
+
 /// The form in which a session keeps credentials.
 pub fn stored(credentials: &Credentials) -> Secret {
     let text = json!({
@@ -113,13 +132,36 @@ pub fn stored(credentials: &Credentials) -> Secret {
     Secret::new(text.to_string())
 }
 
-/// The credentials out of their stored form.
-pub fn restored(stored: &Secret) -> Option<Credentials> {
+/// The form in which a session keeps a person.
+pub fn stored_person(person: &PersonHolding) -> Secret {
+    let text = json!({
+        "issuer": person.issuer,
+        "clientId": person.client_id,
+        "scopes": person.scopes,
+        "hint": person.hint.as_ref().map(Secret::expose),
+    });
+    Secret::new(text.to_string())
+}
+
+/// The rights out of their stored form.
+pub fn restored(stored: &Secret) -> Option<Holding> {
     let value: Value = serde_json::from_str(stored.expose()).ok()?;
     let text = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
-    Some(Credentials {
-        client_id: text("clientId")?,
+    let client_id = text("clientId")?;
+    if let Some(issuer) = text("issuer") {
+        let scopes = value.get("scopes")?.as_array()?.iter();
+        return Some(Holding::Person(PersonHolding {
+            issuer,
+            client_id,
+            scopes: scopes
+                .map(|scope| scope.as_str().map(str::to_owned))
+                .collect::<Option<_>>()?,
+            hint: text("hint").map(Secret::new),
+        }));
+    }
+    Some(Holding::Credentials(Credentials {
+        client_id,
         access_token: Secret::new(text("accessToken")?),
         extension: text("extension"),
-    })
+    }))
 }

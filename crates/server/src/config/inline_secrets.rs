@@ -3,8 +3,9 @@
 use toml::Value;
 
 /// The keys of secrets, wherever they stand.
-const KEYS: [&str; 5] = [
+const KEYS: [&str; 6] = [
     "access_token",
+    "client_secret",
     "password",
     "secret",
     "secret_access_key",
@@ -51,6 +52,7 @@ mod tests {
             "[providers.aws]\nsecret_access_key = \"x\"",
             "[[notify.webhook]]\nurl = \"https://hooks/T0K3N\"",
             "[tree]\npassword = \"x\"",
+            "[page.openid]\nclient_secret = \"x\"",
         ] {
             assert!(are_in(text), "{text}");
         }

@@ -17,12 +17,14 @@ impl Config {
         let mail = self.notify.email.iter();
         let hooks = self.notify.webhook.iter();
         let tls = self.tls.iter();
+        let openid = self.page.openid.iter();
         let strategies = self.strategies.values();
         let providers = self.providers.0.iter();
         tls.map(|tls| tls.key_file.as_path())
             .chain(strategies.filter_map(|strategy| strategy.secret_file.as_deref()))
             .chain(mail.filter_map(|mail| mail.password_file.as_deref()))
             .chain(hooks.filter_map(|hook| hook.secret_file.as_deref()))
+            .chain(openid.filter_map(|openid| openid.client_secret_file.as_deref()))
             .chain(clients.filter_map(|client| client.access_token_file.as_deref()))
             .chain(outside.filter_map(|outside| outside.access_token_file.as_deref()))
             .chain(queue.filter_map(|queue| queue.access_token_file.as_deref()))

@@ -12,6 +12,8 @@ use server::config::Config;
 use server::doctor::{Finding, State, examine};
 use store::{Options, Store};
 
+use crate::openid_provider::TestProvider;
+
 const KEY: &str = "k1 AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n";
 const OTHER_KEY: &str = "k2 BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBA=\n";
 
@@ -301,4 +303,29 @@ async fn a_wrong_password_of_the_tree_is_found() {
     let findings = examine(&config).await;
     let problem = "is not usable: the tree refused the login: the user or the password is wrong";
     assert!(bad(&findings)[0].ends_with(problem), "{findings:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_provider_of_sign_ins_that_does_not_answer_is_named_and_keeps_no_server_from_starting() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = installation(folder.path());
+    let provider = TestProvider::open(0).await;
+    let settings = |issuer: &str| {
+        let text = format!("issuer = \"{issuer}\"\nclient_id = \"fleet\"");
+        Some(toml::from_str(&text).unwrap())
+    };
+    config.page.openid = settings(&provider.url());
+    start_once(&config).await;
+    let findings = examine(&config).await;
+    assert!(bad(&findings).is_empty(), "{findings:?}");
+    let what = "the provider of page.openid, 127.0.0.1, answers";
+    assert!(findings.iter().any(|finding| finding.what == what));
+    // Nothing listens there.
+    config.page.openid = settings("http://127.0.0.1:1");
+    start_once(&config).await;
+    let findings = examine(&config).await;
+    let bad = bad(&findings);
+    assert_eq!(bad.len(), 1, "{bad:?}");
+    let begin = "the provider of page.openid, 127.0.0.1, is not usable: does not answer at";
+    assert!(bad[0].starts_with(begin), "{bad:?}");
 }

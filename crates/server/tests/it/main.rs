@@ -103,6 +103,8 @@ mod notices_bounds;
 mod notices_by_mail;
 mod object_artifacts;
 mod open_tree;
+mod openid;
+mod openid_provider;
 mod order;
 mod outside_auth;
 mod outside_queue;

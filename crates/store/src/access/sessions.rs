@@ -14,6 +14,7 @@ columns! { session: Session {
     created: Fixed "created",
     last_used: Mutable "last_used",
     expires: Mutable "expires",
+    ends: Fixed "ends",
 } }
 
 static TABLE: Table = Table::of::<Session>("sessions");

@@ -1,6 +1,6 @@
 //! Links that sign a browser in once.
 
-use domain::session::SessionKind;
+use domain::session::{MAX_SESSION_MS, SessionKind};
 use engine::access::{SignIn, open_session};
 use serde_json::json;
 
@@ -30,6 +30,7 @@ pub(super) async fn create(call: Call) -> Result<Reply, ApiError> {
     let sign_in = SignIn {
         client_id: client_id.clone(),
         credentials: stored(&credentials),
+        longest_ms: MAX_SESSION_MS,
         browser: String::new(),
         by: "command",
         source_ip: call.address.to_string(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use access::Secret;
-use access::scope::ScopeSet;
+use access::scope::ANONYMOUS;
 use api_client::{Call, Credentials};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -28,7 +28,8 @@ use crate::api::request_head::{RequestHead, RequestTags, Sender};
 use crate::api::route::Router;
 use crate::app::App;
 use crate::authentication::{
-    AuthenticationError, Caller, RequestToAuthenticate, holder, restored, sign,
+    AuthenticationError, Caller, Holding, PersonHolding, RequestToAuthenticate, holder, restored,
+    sign,
 };
 use crate::hosts::Host;
 
@@ -76,13 +77,15 @@ pub(super) struct PersonApi {
     local: Arc<LocalApi>,
     origin: Origin,
     signed_in: Option<SignedIn>,
-    scopes: Arc<ScopeSet>,
+    caller: Caller,
+    /// The provider named the person, and no role grants anything.
+    is_without_rights: bool,
 }
 
 /// A person with a session.
 struct SignedIn {
     session: Session,
-    credentials: Credentials,
+    holding: Holding,
     form_token: Secret,
 }
 
@@ -119,11 +122,16 @@ impl Browser {
             Err(problem) => return Err(problem.into()),
         };
         let opened = session_credentials(&app.engine, &session).map_err(SessionError::from)?;
-        let credentials = restored(&opened).ok_or(Why::Ended)?;
-        let caller = match self.origin.caller(app, &credentials, now).await {
+        let holding = restored(&opened).ok_or(Why::Ended)?;
+        let found = match &holding {
+            Holding::Credentials(credentials) => self.origin.caller(app, credentials, now).await,
+            Holding::Person(person) => named_person(app, person, &session, now).await,
+        };
+        let caller = match found {
             Ok(caller) => caller,
             Err(AuthenticationError::Refused(_)) => {
-                // The client was disabled or deleted, or its token changed.
+                // The client was disabled or deleted, or its token changed. Or the provider is no
+                // longer that of the configuration.
                 end_session(&app.engine, &session, now).await?;
                 return Err(Why::Ended);
             }
@@ -131,14 +139,25 @@ impl Browser {
         };
         note_session_use(&app.engine, &session, now).await?;
         let form_token = Secret::new(digest_of(&format!("form token: {}", secret.expose())));
-        Ok(self.api_of(
-            Some(SignedIn {
-                session,
-                credentials,
-                form_token,
-            }),
-            caller.scopes,
-        ))
+        let is_without_rights = match &holding {
+            Holding::Credentials(_) => false,
+            Holding::Person(person) => {
+                let anonymous = self.nobody(now).await?.scopes;
+                caller.scopes.iter().all(|scope| {
+                    anonymous.satisfies(scope) || person.scopes.iter().any(|own| own == scope)
+                })
+            }
+        };
+        let signed_in = SignedIn {
+            session,
+            holding,
+            form_token,
+        };
+        Ok(PersonApi {
+            signed_in: Some(signed_in),
+            is_without_rights,
+            ..self.api_of(caller)
+        })
     }
 
     pub(super) fn now(&self) -> Timestamp {
@@ -163,18 +182,26 @@ impl Browser {
         if !app.config.page.anonymous {
             return Err(Why::Needed);
         }
-        let request = RequestToAuthenticate::default();
-        let now = app.engine.clock.now();
-        let caller = app.authenticator.authenticate(&request, now).await?;
-        Ok(self.api_of(None, caller.scopes))
+        Ok(self.api_of(self.nobody(app.engine.clock.now()).await?))
     }
 
-    fn api_of(&self, signed_in: Option<SignedIn>, scopes: Arc<ScopeSet>) -> PersonApi {
+    /// A caller without credentials.
+    async fn nobody(&self, now: Timestamp) -> Result<Caller, AuthenticationError> {
+        let request = RequestToAuthenticate::default();
+        self.local
+            .app
+            .authenticator
+            .authenticate(&request, now)
+            .await
+    }
+
+    fn api_of(&self, caller: Caller) -> PersonApi {
         PersonApi {
             local: Arc::clone(&self.local),
             origin: self.origin.clone(),
-            signed_in,
-            scopes,
+            signed_in: None,
+            caller,
+            is_without_rights: false,
         }
     }
 }
@@ -210,6 +237,32 @@ impl Origin {
     }
 }
 
+/// The caller of a session that the provider opened, with the roles of this moment.
+async fn named_person(
+    app: &App,
+    person: &PersonHolding,
+    session: &Session,
+    now: Timestamp,
+) -> Result<Caller, AuthenticationError> {
+    let is_configured = app
+        .openid
+        .as_ref()
+        .is_some_and(|it| it.issuer() == person.issuer);
+    let embedded = app.authenticator.embedded().filter(|_| is_configured);
+    let Some(embedded) = embedded else {
+        let text = "the provider of this sign-in is not configured";
+        return Err(AuthenticationError::Refused(text.to_owned()));
+    };
+    let mut scopes = person.scopes.clone();
+    scopes.push(ANONYMOUS.to_owned());
+    Ok(Caller {
+        client_id: Some(person.client_id.clone()),
+        scopes: embedded.expand(&scopes, now).await?,
+        expires: session.ends,
+        payload_hash: None,
+    })
+}
+
 impl PersonApi {
     /// The visit of an address; `None` if its escapes are wrong.
     pub(super) fn visit(&self, path: &str, query: &str) -> Option<Visit<'_>> {
@@ -240,6 +293,19 @@ impl PersonApi {
         self.signed_in.as_ref().map(|signed_in| &signed_in.session)
     }
 
+    /// Whether the provider named the person, and no role grants anything.
+    pub(super) fn is_without_rights(&self) -> bool {
+        self.is_without_rights
+    }
+
+    /// The person, if the provider named it.
+    pub(super) fn named(&self) -> Option<&PersonHolding> {
+        match &self.signed_in.as_ref()?.holding {
+            Holding::Person(person) => Some(person),
+            Holding::Credentials(_) => None,
+        }
+    }
+
     /// The person as the page shows it.
     pub(super) fn shown(&self) -> Option<Person> {
         let signed_in = self.signed_in.as_ref()?;
@@ -260,10 +326,11 @@ impl PersonApi {
         let uri: Uri = call.resource.parse().ok()?;
         let mut headers = self.origin.headers.clone();
         let app = &self.local.app;
-        if let Some(signed_in) = &self.signed_in {
+        let holding = self.signed_in.as_ref().map(|signed_in| &signed_in.holding);
+        if let Some(Holding::Credentials(credentials)) = holding {
             let signed = sign(
                 &app.engine,
-                &signed_in.credentials,
+                credentials,
                 &self.origin.host,
                 (&call.method, &call.resource),
                 &call.body,
@@ -279,6 +346,7 @@ impl PersonApi {
             headers,
             sender: self.origin.sender.clone(),
             tags: self.origin.tags.clone(),
+            person: self.named().map(|_| self.caller.clone()),
             cancelled: self.origin.cancelled.clone(),
         })
     }
@@ -316,7 +384,12 @@ impl Api for PersonApi {
     }
 
     fn may(&self, call: &Call) -> bool {
-        request::permits(&self.local.router, &self.scopes, &call.method, call.path())
+        request::permits(
+            &self.local.router,
+            &self.caller.scopes,
+            &call.method,
+            call.path(),
+        )
     }
 }
 

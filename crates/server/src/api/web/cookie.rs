@@ -1,4 +1,4 @@
-//! The cookie of a session.
+//! The cookies of a session, and of a sign-in that has begun.
 
 use access::Secret;
 use http::HeaderMap;
@@ -8,6 +8,8 @@ use crate::hosts::Host;
 
 /// The browser keeps the cookie this long; the session may end sooner.
 const MAX_AGE_SECONDS: i64 = 30 * 24 * 3_600;
+/// A sign-in at the provider takes no longer.
+const RETURN_SECONDS: i64 = 10 * 60;
 
 /// The name of the cookie. Browsers do not separate cookies by port, so servers side by side on one
 /// machine need different names. With TLS, the prefix keeps other sites of the domain from setting
@@ -17,6 +19,11 @@ pub(super) fn name(host: &Host, is_encrypted: bool) -> String {
         true => format!("__Host-fleetwright-{}", host.port),
         false => format!("fleetwright-{}", host.port),
     }
+}
+
+/// The name of the cookie of a sign-in that has begun.
+pub(super) fn name_for_return(host: &Host, is_encrypted: bool) -> String {
+    format!("{}-openid", name(host, is_encrypted))
 }
 
 /// The value of this cookie in a request.
@@ -43,6 +50,20 @@ pub(super) fn set(name: &str, secret: &Secret, is_encrypted: bool) -> String {
 pub(super) fn remove(name: &str, is_encrypted: bool) -> String {
     let secure = if is_encrypted { "; Secure" } else { "" };
     format!("{name}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0{secure}")
+}
+
+/// Sets the cookie of a sign-in that has begun. The request that the provider's page makes has it.
+pub(super) fn set_for_return(name: &str, sealed: &Secret, is_encrypted: bool) -> String {
+    for_return(name, sealed.expose(), RETURN_SECONDS, is_encrypted)
+}
+
+pub(super) fn remove_for_return(name: &str, is_encrypted: bool) -> String {
+    for_return(name, "", 0, is_encrypted)
+}
+
+fn for_return(name: &str, value: &str, seconds: i64, is_encrypted: bool) -> String {
+    let secure = if is_encrypted { "; Secure" } else { "" };
+    format!("{name}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}")
 }
 
 #[cfg(test)]

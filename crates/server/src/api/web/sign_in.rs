@@ -1,7 +1,7 @@
 //! Sign-in and sign-out: by client id and access token, or by a link that works once.
 
 use access::Secret;
-use domain::session::SessionKind;
+use domain::session::{MAX_SESSION_MS, SessionKind};
 use engine::access::{SessionError, SignIn, end_session, find_session, open_link, open_session};
 use http::{Method, StatusCode};
 use page::Fields;
@@ -9,7 +9,9 @@ use page::Fields;
 use super::calls::{Browser, Why};
 use super::cookie;
 use super::form::{self, is_from_here};
+use super::openid;
 use super::reply::{html, pairs, see_other, set_cookie};
+use super::sign_in_page::{local, page_with, refused, too_often};
 use crate::api::read_body::RequestBody;
 use crate::api::request_head::RequestHead;
 use crate::api::response::Response;
@@ -28,7 +30,7 @@ pub(super) async fn ask(browser: &Browser, head: &RequestHead, why: Why) -> Resp
     let to = head.uri.path_and_query().map_or("/", |it| it.as_str());
     let mut response = html(
         StatusCode::UNAUTHORIZED,
-        page::sign_in(text, local(to), browser.local.app.config.page.anonymous),
+        page_with(browser, text, local(to)),
     );
     if browser.secret.is_some() {
         forget(browser, &mut response);
@@ -45,7 +47,7 @@ pub(super) async fn answer(
         return show(browser, head).await;
     }
     if !is_from_here(browser, head) {
-        return refused("This form was sent by another site.");
+        return refused(browser, "This form was sent by another site.");
     }
     let form = match form::read(browser, head, body).await {
         Ok(form) => form,
@@ -57,7 +59,7 @@ pub(super) async fn answer(
     let app = &browser.local.app;
     let now = app.engine.clock.now();
     if app.open_calls.take(browser.origin.address, now).is_err() {
-        return too_often();
+        return too_often(browser);
     }
     let opened = match form.text("link") {
         "" => by_credentials(browser, &form).await,
@@ -85,10 +87,9 @@ async fn show(browser: &Browser, head: &RequestHead) -> Response {
     };
     let link = value("link");
     if link.is_empty() {
-        let public = browser.local.app.config.page.anonymous;
         return html(
             StatusCode::OK,
-            page::sign_in(None, local(&value("to")), public),
+            page_with(browser, None, local(&value("to"))),
         );
     }
     let app = &browser.local.app;
@@ -102,12 +103,14 @@ async fn show(browser: &Browser, head: &RequestHead) -> Response {
             tracing::warn!("cannot look up a link: {problem}");
             html(StatusCode::SERVICE_UNAVAILABLE, page::away())
         }
-        Err(_) => refused(USED),
+        Err(_) => refused(browser, USED),
     }
 }
 
 const USED: &str = "This link was used, or is older than ten minutes. Make a new one with \
     `fleetwright open`.";
+
+const NO_CERTIFICATE: &str = "The certificate is not one of temporary credentials.";
 
 async fn by_link(browser: &Browser, link: &Secret) -> Result<Secret, Response> {
     let app = &browser.local.app;
@@ -122,21 +125,21 @@ async fn by_link(browser: &Browser, link: &Secret) -> Result<Secret, Response> {
             tracing::warn!("cannot open a link: {problem}");
             html(StatusCode::SERVICE_UNAVAILABLE, page::away())
         }
-        SessionError::NotFound | SessionError::Sealed(_) => refused(USED),
+        SessionError::NotFound | SessionError::Sealed(_) => refused(browser, USED),
     })
 }
 
 async fn by_credentials(browser: &Browser, form: &Fields) -> Result<Secret, Response> {
     let texts = ["clientId", "accessToken", "certificate"].map(|name| form.text(name));
-    let credentials = given(texts[0], texts[1], texts[2])
-        .map_err(|_| refused("The certificate is not one of temporary credentials."))?;
+    let credentials =
+        given(texts[0], texts[1], texts[2]).map_err(|_| refused(browser, NO_CERTIFICATE))?;
     let app = &browser.local.app;
     let now = app.engine.clock.now();
     let caller = browser.origin.caller(app, &credentials, now).await;
     let client_id = match caller {
         Ok(caller) => caller.client_id,
         Err(AuthenticationError::Refused(_)) => None,
-        Err(AuthenticationError::NotLookedUp) => return Err(too_often()),
+        Err(AuthenticationError::NotLookedUp) => return Err(too_often(browser)),
         Err(problem) => {
             tracing::warn!("cannot check credentials: {problem}");
             return Err(html(StatusCode::SERVICE_UNAVAILABLE, page::away()));
@@ -144,11 +147,12 @@ async fn by_credentials(browser: &Browser, form: &Fields) -> Result<Secret, Resp
     };
     let Some(client_id) = client_id else {
         // One answer for all reasons.
-        return Err(refused("These credentials are not valid."));
+        return Err(refused(browser, "These credentials are not valid."));
     };
     let sign_in = SignIn {
         client_id,
         credentials: stored(&credentials),
+        longest_ms: MAX_SESSION_MS,
         browser: browser.name.clone(),
         by: "access token",
         source_ip: browser.origin.address.to_string(),
@@ -161,20 +165,13 @@ async fn by_credentials(browser: &Browser, form: &Fields) -> Result<Secret, Resp
     })
 }
 
-/// The refusal of an address that tries too often.
-fn too_often() -> Response {
-    let text = "Too many requests without valid credentials came from your address. Try again in \
-        a minute.";
-    let page = page::sign_in(Some(text), "/", false);
-    html(StatusCode::TOO_MANY_REQUESTS, page)
-}
-
 async fn sign_out(browser: &Browser, form: &Fields) -> Response {
+    let mut response = see_other("/sign-in");
     if let Ok(person) = browser.person().await
         && let Some(session) = person.session()
     {
         if !person.made(form.text("token")) {
-            return refused("This form is not from a page of your session.");
+            return refused(browser, "This form is not from a page of your session.");
         }
         let app = &browser.local.app;
         let ended = end_session(&app.engine, session, person.now()).await;
@@ -182,8 +179,12 @@ async fn sign_out(browser: &Browser, form: &Fields) -> Response {
             tracing::warn!("cannot end a session: {problem}");
             return html(StatusCode::SERVICE_UNAVAILABLE, page::away());
         }
+        if let Some(named) = person.named()
+            && let Some(page) = openid::signed_out(browser, named).await
+        {
+            response = page;
+        }
     }
-    let mut response = see_other("/sign-in");
     forget(browser, &mut response);
     response
 }
@@ -192,31 +193,4 @@ fn forget(browser: &Browser, response: &mut Response) {
     let name = cookie::name(&browser.origin.host, browser.origin.is_encrypted);
     let cookie = cookie::remove(&name, browser.origin.is_encrypted);
     set_cookie(response, &cookie);
-}
-
-fn refused(text: &str) -> Response {
-    html(StatusCode::FORBIDDEN, page::sign_in(Some(text), "/", false))
-}
-
-/// The page after a sign-in: a path of this site, and not the sign-in itself.
-fn local(path: &str) -> &str {
-    match page::local_path(path) {
-        sign if sign.starts_with("/sign-") => "/",
-        path => path,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_paths_of_this_site_follow_a_sign_in() {
-        for path in ["/", "/pools/a/b?x=1", "/%2F"] {
-            assert_eq!(local(path), path);
-        }
-        for path in ["", "//evil", "https://evil", "/\\evil", "x", "/sign-out"] {
-            assert_eq!(local(path), "/", "{path}");
-        }
-    }
 }
