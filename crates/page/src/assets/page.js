@@ -136,7 +136,7 @@ function listen() {
   });
   source.addEventListener('change', event => { hear(); apply(JSON.parse(event.data)); });
   source.addEventListener('beat', hear);
-  // The page stays as it is from now on.
+  // The page never changes again.
   source.addEventListener('done', () => { source.close(); stream.remove(); });
   source.addEventListener('end', () => { source.close(); location.reload(); });
   source.onerror = () => {
