@@ -60,7 +60,7 @@ pub enum Listens {
     Nothing,
     /// Something that the page shows is on its way, without events.
     Soon,
-    /// The page stays as it is: it is not even made again after some time.
+    /// The page never changes again: it is not even made again after some time.
     Never,
 }
 

@@ -291,7 +291,7 @@ mod tests {
     const NOW: Duration = Duration::ZERO;
     const LONG: Duration = Duration::from_secs(1_000);
 
-    /// Work that ends when it is told to, or when nobody waits for it.
+    /// Work that ends when the test says so, or when nobody waits for it.
     struct Task {
         begin: oneshot::Receiver<Work>,
         end: oneshot::Sender<Answer>,

@@ -23,7 +23,7 @@ struct Gate {
     open: Option<(Arc<Mutex<Passing>>, JoinHandle<()>)>,
 }
 
-/// What passes a gate that was opened. Whoever connects while it closes is too late.
+/// The connections through an open gate. A client that connects while it closes is too late.
 #[derive(Default)]
 struct Passing {
     is_closed: bool,

@@ -1,4 +1,4 @@
-//! What if: a change of pools, simulated with the recorded load. The form is the address.
+//! Simulates a change of pools with the recorded load. The form is the address.
 
 mod question;
 
@@ -48,9 +48,6 @@ const MEASURES: [Measure; 9] = [
     ("Refused launches", "refused", "refused", Unit::Count),
     ("Tasks that did not end", "unfinished", "", Unit::Count),
 ];
-
-/// The place of the cost among the measures.
-const COST: usize = 3;
 
 pub(super) async fn show(visit: &Visit<'_>) -> Shown {
     let question = Question::of(visit);
@@ -173,7 +170,7 @@ struct Fleet {
     values: [Option<Estimate>; MEASURES.len()],
 }
 
-/// What was recorded, the present configuration, and the changed one.
+/// The recorded fleet, that of the present configuration, and the changed one.
 fn fleets(result: &Value) -> Vec<Fleet> {
     let recorded = result.at("recorded");
     let mut fleets = vec![Fleet {
@@ -241,7 +238,7 @@ fn waits(fleets: &[Fleet]) -> Markup {
 
 fn costs(fleets: &[Fleet]) -> Markup {
     let values = fleets.iter().map(|fleet| {
-        let (value, margin) = fleet.values[COST].unwrap_or_default();
+        let (value, margin) = fleet.values[3].unwrap_or_default();
         (fleet, [("cost", fleet.tone, value)], margin)
     });
     let values: Vec<_> = values.collect();

@@ -454,17 +454,6 @@ fn event_cases() -> Vec<Case> {
             "fleetwright:/waits",
             &["fleetwright:read-waits"],
         ),
-        case(
-            "readRecording",
-            "fleetwright:/recording",
-            &["fleetwright:read-recording"],
-        ),
-        case_with(
-            "whatIf",
-            "fleetwright:/what-if",
-            json!({}),
-            &["fleetwright:read-recording"],
-        ),
     ]
 }
 
@@ -495,6 +484,7 @@ fn cases_of(endpoint: &Endpoint) -> Vec<Case> {
             crate::status::cases(),
             crate::images::cases(),
             crate::images_at_work::cases(),
+            crate::what_if::cases(),
             crate::queue_view_authorization::log_cases(),
         ],
     };

@@ -1,4 +1,4 @@
-//! What if: the answer is that of the command, bounded, and the same on the page.
+//! Changes that are simulated: the answer is that of the command, and the same on the page.
 
 use domain::plan::StrategyName;
 use domain::recording::{RecordedRun, RecordedWorker};
@@ -8,9 +8,19 @@ use serde_json::{Value, json};
 use simulate::recording::{Question, Recording, RecordingReader, WhatIf};
 use testing::sizes_around;
 
+use crate::authorization::{Case, case, case_with};
 use crate::demo_load::demo_pool;
 use crate::fleet_world::{Fleet, POOL, fleet_on_sqlite_first, fleet_test};
 use crate::pages_for_people::Browser;
+
+/// The endpoints that read what was recorded.
+pub(crate) fn cases() -> Vec<Case> {
+    let scopes = &["fleetwright:read-recording"];
+    vec![
+        case("readRecording", "fleetwright:/recording", scopes),
+        case_with("whatIf", "fleetwright:/what-if", json!({}), scopes),
+    ]
+}
 
 const PATH: &str = "fleetwright:/what-if";
 const HOURS: i64 = 3;
@@ -168,7 +178,7 @@ fleet_on_sqlite_first!(questions_that_cannot_be_answered_are_refused, |fleet| {
         (json!({"waitSeconds": 61}), ""),
         (
             json!({"change": {"workerPools": {"a/b": {"providerId": 3}}}}),
-            "pool a/b: ",
+            "pool a/b: providerId",
         ),
         (
             json!({"change": {"workerConfigurations": {"it": {"rules": "all"}}}}),

@@ -28,7 +28,7 @@ const MAX_IDLE_SECONDS: u32 = 604_800;
 const GENERIC_IDLE: [&str; 3] = ["genericWorker", "config", "idleTimeoutSecs"];
 const OUR_IDLE: [&str; 2] = ["fleetwright", "idleTimeoutSeconds"];
 
-/// What is different. An empty change changes nothing.
+/// The differences from the present configuration. An empty change changes nothing.
 ///
 /// Definitions come first, then the settings, which hold for all simulated pools.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -84,7 +84,7 @@ impl Change {
         *self == Self::default()
     }
 
-    /// Changes definitions of pools. Other pools stay as they are.
+    /// Changes definitions of pools. Other pools stay unchanged.
     pub fn define(
         &self,
         recording: &Recording,
@@ -267,7 +267,8 @@ impl ConfiguredPool {
     /// The pool of a definition, as `createWorkerPool` takes it.
     pub fn defined(id: &PoolId, content: &Value) -> Result<Self, String> {
         let text = |error: &dyn std::fmt::Display| error.to_string();
-        let first = content["providerId"].as_str().unwrap_or_default();
+        let first = content["providerId"].as_str();
+        let first = first.ok_or("providerId is not the name of a provider")?;
         let first: ProviderId = first.parse().map_err(|bad| text(&bad))?;
         let listed = provider_list::provider_ids(&first, &content["config"]);
         let listed = listed.map_err(|bad| text(&bad))?;

@@ -7,11 +7,14 @@ use super::Past;
 use super::change::Change;
 use super::configuration::Configuration;
 use super::remarks::duration;
-use super::what_if::{CHANGED, PRESENT};
 use crate::statistics::Estimate;
 use crate::study::{Measure, ScenarioResult, Series, StrategyResult};
 
-/// What was recorded, the simulated present configuration, and perhaps a changed one.
+/// The names of the configurations in results.
+pub(super) const PRESENT: &str = "present";
+pub(super) const CHANGED: &str = "changed";
+
+/// The recorded fleet, the simulated present configuration, and perhaps a changed one.
 #[derive(Clone, Debug)]
 pub struct Report {
     pub since: Timestamp,
@@ -23,7 +26,7 @@ pub struct Report {
     pub past: Past,
     pub result: ScenarioResult,
     pub seeds: Vec<u64>,
-    /// What the recording lacks, and what was assumed.
+    /// Gaps of the recording, and assumptions.
     pub remarks: Vec<String>,
 }
 

@@ -7,14 +7,10 @@ use domain::id::PoolId;
 use super::change::{BadChange, Change};
 use super::configuration::Configuration;
 use super::replay::{Replay, ReplayError};
-use super::report::{Report, sentence};
+use super::report::{CHANGED, PRESENT, Report, sentence};
 use super::study::{RecordedStudy, RecordedStudyError, Variant};
 use super::{Past, Recording};
 use crate::study::Series;
-
-/// The names of the configurations in results.
-pub(super) const PRESENT: &str = "present";
-pub(super) const CHANGED: &str = "changed";
 
 /// A change to simulate beside the present configuration.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -140,7 +140,7 @@ fn range(visit: &Visit<'_>) -> (&'static str, &'static str, i64) {
     named.unwrap_or(USUAL_RANGE)
 }
 
-/// Whole numbers stay whole.
+/// Integers stay integers.
 fn number(text: &str) -> Option<Value> {
     if let Ok(whole) = text.parse::<u64>() {
         return Some(json!(whole));

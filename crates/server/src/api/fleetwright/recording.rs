@@ -499,8 +499,7 @@ mod tests {
 
     #[test]
     fn a_recording_of_too_many_entries_is_refused_with_what_to_do() {
-        let path = "server::api::fleetwright::what_if::MAX_ENTRIES";
-        for size in sizes_around(path, 10) {
+        for size in sizes_around("server::api::fleetwright::what_if::MAX_ENTRIES", 10) {
             let moment = |seconds: i64| Timestamp::from_millis(seconds * 1_000).to_string();
             let header = json!({"recording": {"version": 1, "since": moment(0),
                 "until": moment(1_000), "recordingDays": 8, "roundSeconds": 10,

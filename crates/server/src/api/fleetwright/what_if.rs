@@ -77,7 +77,7 @@ pub(super) async fn ask(call: Call) -> Result<Reply, ApiError> {
     });
     let standing = tokio::select! {
         standing = asking => standing,
-        // Nobody reads the reply. Without other callers the run is stopped.
+        // No client reads the reply. Without other callers the run is stopped.
         () = call.cancelled.cancelled() => Standing::Waiting,
     };
     let (state, simulations, result) = match standing {
@@ -292,8 +292,7 @@ mod tests {
 
     #[test]
     fn many_pools_have_to_be_named() {
-        let path = "server::api::fleetwright::what_if::MAX_POOLS";
-        for size in sizes_around(path, MAX_POOLS) {
+        for size in sizes_around("server::api::fleetwright::what_if::MAX_POOLS", MAX_POOLS) {
             let checked = check_pools(size, &question());
             assert_eq!(checked.is_ok(), size <= MAX_POOLS);
             let named = Question {

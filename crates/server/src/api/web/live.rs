@@ -74,7 +74,7 @@ struct Watch {
 #[derive(Clone, Default)]
 struct Sections {
     look: u64,
-    /// Whether the page stays as it is.
+    /// Whether the page never changes again.
     is_final: bool,
     /// The look, the hash and the HTML of each section.
     parts: Vec<(&'static str, u64, u64, Bytes)>,
