@@ -396,7 +396,10 @@ fn roles_of_people(block: &Block) {
     let server = Server::without_pools();
     let text = format!("{}\nfleetwright role list", block.text);
     let out = as_owner(&server, &text);
-    assert!(out.contains("login-identity:openid/ann@example.com"), "{out}");
+    assert!(
+        out.contains("login-identity:openid/ann@example.com"),
+        "{out}"
+    );
 }
 
 fn waits(block: &Block) {
