@@ -162,7 +162,7 @@ test("an address that is not verified names nobody", async () => {
   await page.context().close();
 });
 
-test("a person who refuses at the provider is told so", async () => {
+test("a person who refuses at the provider sees the reason", async () => {
   const page = await fresh();
   await page.goto(`${server.url}/sign-in`);
   await page.click("text=Sign in with Corp");

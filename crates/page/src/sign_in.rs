@@ -96,7 +96,7 @@ pub fn signed_out(provider: &str, url: &str) -> String {
         h1 { "Signed out" }
         p .lede { "You are still signed in at " (provider) "." }
         p { a .btn href=(url) rel="noreferrer" { "Sign out at " (provider) " too" } }
-        p { a href="/sign-in" { "Sign in again" } }
+        p { a .btn href="/sign-in" { "Sign in again" } }
     };
     frame::plain("Signed out", None, &content)
 }

@@ -43,7 +43,7 @@ use keys::KeyFile;
 pub use keys::{Keys, builder_key_file};
 pub use limits::{Limits, MAX_HEAD_BYTES};
 pub use notify::{Email, Hook, MailServer, MailTls, Notify, Webhook};
-pub use openid::{OpenIdSettings, is_protected};
+pub use openid::{ClientSecretError, OpenIdSettings, is_protected};
 pub use outside_queue::OutsideQueue;
 pub use page::PageSettings;
 pub use planning::Planning;
@@ -365,7 +365,8 @@ impl Config {
         if !self.fleet.rate_limits.keys().all(|id| is_configured(id)) {
             return wrong("fleet.rate_limits", "names a provider that has no section");
         }
-        if let Some((key, problem)) = self.queue.problem() {
+        let of_page = self.page.problem(self.auth.taskcluster.is_some());
+        if let Some((key, problem)) = self.queue.problem().or(of_page) {
             return wrong(key, problem);
         }
         if self.worker_manager.cost_retention_days < LONGEST_BUDGET_DAYS {
@@ -389,7 +390,6 @@ impl Config {
         self.tree.check()?;
         self.tree.check_security()?;
         self.images.check()?;
-        self.page.check(self.auth.taskcluster.is_some())?;
         if self.roles.include(Role::Builder) {
             self.images.account()?;
         }

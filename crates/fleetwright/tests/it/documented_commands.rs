@@ -275,6 +275,7 @@ runs! {
     the_api_guide_leads_to_a_registered_worker, "docs/api.md", ". DIR/owner.env";
     the_commands_about_documentation_work, "docs/documentation.md", "fleetwright documentation check";
     the_commands_about_events_work, "docs/events.md", "fleetwright event tail";
+    the_commands_about_roles_of_people_work, "docs/page.md", "fleetwright role create";
     the_commands_about_waits_work, "docs/waiting.md", "fleetwright explain task";
     the_commands_about_launch_configs_work, "docs/fleet.md", "fleetwright launch-config list";
     the_commands_about_overrides_work, "docs/fleet.md", "fleetwright override set";

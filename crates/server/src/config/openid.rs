@@ -1,5 +1,6 @@
 //! The section `[page.openid]`: people sign in to the pages at a provider of OpenID Connect.
 
+use std::fs::read_to_string;
 use std::path::PathBuf;
 
 use access::Secret;
@@ -7,8 +8,6 @@ use domain::session::MAX_SESSION_MS;
 use domain::time::HOUR_MS;
 use reqwest::Url;
 use serde::Deserialize;
-
-use super::{ConfigError, one_secret};
 
 const OPENID: &str = "openid";
 const EMAIL: &str = "email";
@@ -68,58 +67,71 @@ impl OpenIdSettings {
     }
 
     /// The secret of this client, if it has one.
-    pub fn secret(&self) -> Result<Option<Secret>, ConfigError> {
-        let file = self.client_secret_file.as_deref();
-        if self.client_secret.is_some() && file.is_some() {
-            let problem = "cannot be given together with client_secret_file";
-            return Err(ConfigError::value("page.openid.client_secret", problem));
+    pub fn secret(&self) -> Result<Option<Secret>, ClientSecretError> {
+        let wrong = |key, problem: String| Err(ClientSecretError { key, problem });
+        let (key, secret) = match (&self.client_secret, &self.client_secret_file) {
+            (None, None) => return Ok(None),
+            (Some(_), Some(_)) => {
+                let problem = "cannot be given together with client_secret_file";
+                return wrong("client_secret", problem.to_owned());
+            }
+            (Some(secret), None) => ("client_secret", secret.clone()),
+            (None, Some(file)) => match read_to_string(file) {
+                Ok(text) => ("client_secret_file", Secret::new(text.trim())),
+                Err(error) => {
+                    let problem = format!("cannot read {}: {error}", file.display());
+                    return wrong("client_secret_file", problem);
+                }
+            },
+        };
+        if secret.expose().is_empty() {
+            return wrong(key, "is empty".to_owned());
         }
-        let secret = one_secret(self.client_secret.as_ref(), file)?;
-        if secret.as_ref().is_some_and(|it| it.expose().is_empty()) {
-            let key = match file {
-                Some(_) => "page.openid.client_secret_file",
-                None => "page.openid.client_secret",
-            };
-            return Err(ConfigError::value(key, "is empty"));
-        }
-        Ok(secret)
+        Ok(Some(secret))
     }
 
-    pub(super) fn check(&self) -> Result<(), ConfigError> {
-        let wrong = |key: &str, problem: &str| {
-            Err(ConfigError::value(format!("page.openid.{key}"), problem))
-        };
-        if let Some(problem) = issuer_problem(&self.issuer) {
-            return wrong("issuer", problem);
-        }
-        if self.client_id.trim().is_empty() {
-            return wrong("client_id", "is empty");
-        }
-        let is_shown = |name: &str| (1..=MAX_NAME_CHARS).contains(&name.chars().count());
-        if !self.name.as_deref().is_none_or(is_shown) {
-            return wrong("name", "must have 1 to 60 characters");
-        }
-        if self.scopes.len() > MAX_SCOPES {
-            return wrong("scopes", "has more than 50 entries");
-        }
+    /// The first invalid value, by its key.
+    pub(super) fn problem(&self) -> Option<(&'static str, &'static str)> {
         let is_token =
             |text: &String| !text.is_empty() && text.bytes().all(|it| it.is_ascii_graphic());
+        let is_shown = |name: &str| (1..=MAX_NAME_CHARS).contains(&name.chars().count());
+        let is_claim = |claim: &Option<String>| claim.as_ref().is_none_or(is_token);
+        let has_openid = || self.scopes.iter().any(|scope| scope == OPENID);
+        if let Some(problem) = issuer_problem(&self.issuer) {
+            return Some(("page.openid.issuer", problem));
+        }
+        if self.client_id.trim().is_empty() {
+            return Some(("page.openid.client_id", "is empty"));
+        }
+        if !self.name.as_deref().is_none_or(is_shown) {
+            return Some(("page.openid.name", "must have 1 to 60 characters"));
+        }
+        if self.scopes.len() > MAX_SCOPES {
+            return Some(("page.openid.scopes", "has more than 50 entries"));
+        }
         if !self.scopes.iter().all(is_token) {
-            return wrong("scopes", "must be texts without spaces");
+            return Some(("page.openid.scopes", "must be texts without spaces"));
         }
-        if !self.scopes.iter().any(|scope| scope == OPENID) {
-            return wrong("scopes", "must include `openid`");
+        if !has_openid() {
+            return Some(("page.openid.scopes", "must include `openid`"));
         }
-        for (key, claim) in [("identity", &self.identity), ("groups", &self.groups)] {
-            if claim.as_ref().is_some_and(|claim| !is_token(claim)) {
-                return wrong(key, "must be the name of a claim");
-            }
+        if !is_claim(&self.identity) {
+            return Some(("page.openid.identity", "must be the name of a claim"));
         }
-        if !(1..=MAX_SESSION_HOURS).contains(&self.session_hours) {
-            return wrong("session_hours", "must be from 1 to 720");
+        if !is_claim(&self.groups) {
+            return Some(("page.openid.groups", "must be the name of a claim"));
         }
-        Ok(())
+        let is_long = !(1..=MAX_SESSION_HOURS).contains(&self.session_hours);
+        is_long.then_some(("page.openid.session_hours", "must be from 1 to 720"))
     }
+}
+
+/// The secret of this client cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("page.openid.{key}: {problem}")]
+pub struct ClientSecretError {
+    key: &'static str,
+    problem: String,
 }
 
 fn issuer_problem(issuer: &str) -> Option<&'static str> {
@@ -162,7 +174,9 @@ mod tests {
 
     fn checked(further: &str) -> Result<(), String> {
         let settings = parse(&format!("issuer = \"https://id.example\"\n{further}"))?;
-        settings.check().map_err(|problem| problem.to_string())?;
+        if let Some((key, problem)) = settings.problem() {
+            return Err(format!("{key}: {problem}"));
+        }
         let secret = settings.secret().map(drop);
         secret.map_err(|problem| problem.to_string())
     }
@@ -177,7 +191,7 @@ mod tests {
             "http://localhost",
         ] {
             let settings = parse(&format!("issuer = \"{issuer}\"")).unwrap();
-            settings.check().unwrap();
+            assert_eq!(settings.problem(), None);
         }
         for issuer in [
             "",
@@ -190,8 +204,8 @@ mod tests {
             "https://id.example/#a",
         ] {
             let settings = parse(&format!("issuer = \"{issuer}\"")).unwrap();
-            let refused = settings.check().unwrap_err().to_string();
-            assert!(refused.starts_with("page.openid.issuer: "), "{refused}");
+            let (key, _) = settings.problem().unwrap();
+            assert_eq!(key, "page.openid.issuer", "{issuer}");
         }
     }
 
@@ -211,7 +225,10 @@ mod tests {
                 "client_secret = \"a\"\nclient_secret_file = \"b\"",
                 "page.openid.client_secret: ",
             ),
-            ("client_secret_file = \"/no/such\"", "cannot read /no/such"),
+            (
+                "client_secret_file = \"/no/such\"",
+                "page.openid.client_secret_file: cannot read",
+            ),
             ("isuer = \"x\"", "TOML"),
         ] {
             let refused = checked(text).unwrap_err();
@@ -222,8 +239,7 @@ mod tests {
     #[test]
     fn a_limited_number_of_scopes_and_letters_is_taken() {
         for size in sizes_around("server::config::openid::MAX_SCOPES", MAX_SCOPES) {
-            let mut scopes = vec!["\"openid\""; size.max(1)];
-            scopes.truncate(size);
+            let scopes = vec!["\"openid\""; size];
             let is_taken = checked(&format!("scopes = [{}]", scopes.join(","))).is_ok();
             assert_eq!(is_taken, (1..=MAX_SCOPES).contains(&size), "{size}");
         }

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::{ConfigError, OpenIdSettings};
+use super::openid::OpenIdSettings;
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -14,15 +14,14 @@ pub struct PageSettings {
 }
 
 impl PageSettings {
-    /// `is_outside`: clients and roles are those of another deployment.
-    pub(super) fn check(&self, is_outside: bool) -> Result<(), ConfigError> {
-        let Some(openid) = &self.openid else {
-            return Ok(());
-        };
+    /// The first invalid value, by its key. `is_outside`: clients and roles are those of another
+    /// deployment.
+    pub(super) fn problem(&self, is_outside: bool) -> Option<(&'static str, &'static str)> {
+        let openid = self.openid.as_ref()?;
         if is_outside {
             let problem = "needs roles of this server, and cannot be used with auth.taskcluster";
-            return Err(ConfigError::value("page.openid", problem));
+            return Some(("page.openid", problem));
         }
-        openid.check()
+        openid.problem()
     }
 }

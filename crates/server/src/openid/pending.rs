@@ -166,7 +166,7 @@ mod tests {
         pending.verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk".to_owned();
         assert_eq!(
             pending.challenge(),
-            "E9Melhoa2OwvFrEMTJguCHaO5WRaS1SFhzUMIASxTvk"
+            "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
         );
     }
 }

@@ -14,7 +14,7 @@ use super::documents::{DocumentError, Metadata, http_client, json, json_of_succe
 use super::identity::{ClaimNames, IdentityError, OpenIdPerson};
 use super::pending::Pending;
 use super::token::{self, Claims, Expected, PublicKey, TokenError};
-use crate::config::{ConfigError, OpenIdSettings};
+use crate::config::{ClientSecretError, OpenIdSettings};
 
 /// Metadata and keys are read again after this time.
 const KEPT_MS: i64 = HOUR_MS;
@@ -38,7 +38,7 @@ pub struct OpenId {
     exchanges: Semaphore,
 }
 
-/// What is known of the provider. One request reads at a time; the others wait for its result.
+/// The documents of the provider. One request reads at a time; the others wait for its result.
 #[derive(Default)]
 struct Known {
     metadata: Option<(Timestamp, Arc<Metadata>)>,
@@ -361,7 +361,7 @@ impl Known {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenIdSetUpError {
     #[error(transparent)]
-    Config(#[from] ConfigError),
+    Secret(#[from] ClientSecretError),
     #[error("cannot create the HTTP client for page.openid")]
     Http(#[from] reqwest::Error),
 }

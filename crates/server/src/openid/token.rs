@@ -97,8 +97,8 @@ impl PublicKey {
     }
 }
 
-/// The type of a key decides the algorithms: one that is made from a public key alone (HS256), or
-/// none, is never among them.
+/// The type of a key decides the algorithms. So none of them takes a public key for a secret
+/// (HS256), and none goes without a signature.
 fn accepted(key: &AlgorithmParameters) -> Vec<Algorithm> {
     match key {
         AlgorithmParameters::RSA(_) => vec![Algorithm::RS256, Algorithm::PS256],

@@ -1,4 +1,4 @@
-//! A provider of OpenID Connect on loopback, which can be told to misbehave.
+//! A provider of OpenID Connect on loopback, which misbehaves as a test wants.
 //!
 //! It signs with another library than the one that verifies.
 
@@ -43,7 +43,7 @@ pub(crate) enum Signer {
     Nothing,
 }
 
-/// What the provider answers to a code.
+/// The answer of the provider to a code.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reaction {
     Tokens,
