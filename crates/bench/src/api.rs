@@ -8,12 +8,12 @@ use clap::Args;
 
 use crate::child::{Child, Database, Folder};
 use crate::databases::{Age, Databases, YearOldArgument};
-use crate::load::{self, Length, Requests};
+use crate::load::{self, CONNECTIONS, Length, Requests};
 use crate::prepare::{self, World};
 use crate::processor::Meter;
 use crate::report::{Report, Starts};
 use crate::scenario::{Contender, Outcome, Pace, Round};
-use crate::{CONNECTIONS, machine, output, paced, postgres};
+use crate::{machine, output, paced, postgres};
 
 /// Rounds of each side per scenario.
 const ROUNDS: u32 = 5;

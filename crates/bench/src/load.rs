@@ -14,10 +14,11 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::CONNECTIONS;
 use super::figures::Sample;
 use crate::machine::Stopwatch;
 
+/// Number of connections that send the load.
+pub(crate) const CONNECTIONS: usize = 16;
 /// Time limit of a request; a server that exceeds it hangs.
 const REQUEST_LIMIT: Duration = Duration::from_secs(120);
 

@@ -26,9 +26,6 @@ mod zookeeper;
 
 use clap::{Parser, Subcommand};
 
-/// Number of connections that send the load.
-const CONNECTIONS: usize = 16;
-
 /// A request makes some hundred small strings. With the allocator of the system, this takes a third
 /// of the time of a read.
 #[global_allocator]

@@ -1,7 +1,7 @@
 //! Measures the pages in Chromium, and what many open tabs cost the server.
 //!
-//! Node drives the browser (`tests/page/speed.mjs`); this program starts the servers, sends the load
-//! and makes the changes that are awaited.
+//! Node drives the browser (`tests/page/speed.mjs`). This program starts the servers, sends the
+//! load and makes the changes that are awaited.
 
 mod browser;
 mod served;

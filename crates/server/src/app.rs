@@ -48,7 +48,7 @@ pub struct App {
     /// Limits the log lines about refused requests.
     pub refusals: RefusalLog,
     pub pool_replies: PoolReplies,
-    pub fleet_status: LastStatus,
+    pub fleet_status: Arc<LastStatus>,
     pub what_ifs: Arc<WhatIfs>,
     pub started: Timestamp,
     /// Empty until the server runs.

@@ -6,11 +6,10 @@ use domain::status::{
     FleetProblem, LatePart, of_part, of_standing, of_step, of_unreadable, sort_worst_first,
 };
 use domain::time::{Clock, Timestamp};
+use engine::Engine;
 use engine::status::{self, FleetStatus};
 use images::ImageTree;
 use tokio::sync::Mutex;
-
-use crate::app::App;
 
 /// How long a status counts as current.
 const FRESH_MS: i64 = 1_000;
@@ -19,11 +18,67 @@ const FRESH_MS: i64 = 1_000;
 #[derive(Default)]
 pub struct LastStatus {
     last: RwLock<Option<Arc<FleetStatus>>>,
-    /// Whoever reads.
+    /// Held while a status is read.
     turn: Mutex<()>,
 }
 
+/// From where a status is read.
+#[derive(Clone)]
+pub(crate) struct Sources {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) images: Option<Arc<ImageTree>>,
+}
+
 impl LastStatus {
+    /// The state of all pools and the problems, the worst first, for a caller who asked then. A
+    /// status that was read while the caller waited is as good. A caller that accepts an older one
+    /// does not wait: a newer one is read for the next caller.
+    pub(crate) async fn read(
+        self: &Arc<Self>,
+        from: Sources,
+        asked: Timestamp,
+        most_ms: i64,
+    ) -> store::Result<Arc<FleetStatus>> {
+        let now = from.engine.clock.now();
+        if let Some(known) = self.known(now, asked, FRESH_MS) {
+            return Ok(known);
+        }
+        let Some(known) = self.known(now, asked, most_ms) else {
+            return self.read_again(&from, asked).await;
+        };
+        if self.turn.try_lock().is_ok() {
+            let last = Arc::clone(self);
+            tokio::spawn(async move {
+                if let Err(error) = last.read_again(&from, asked).await {
+                    tracing::debug!(%error, "cannot read the state of the fleet: {error}");
+                }
+            });
+        }
+        Ok(known)
+    }
+
+    async fn read_again(
+        &self,
+        from: &Sources,
+        asked: Timestamp,
+    ) -> store::Result<Arc<FleetStatus>> {
+        let _turn = self.turn.lock().await;
+        let now = from.engine.clock.now();
+        if let Some(known) = self.known(now, asked, FRESH_MS) {
+            return Ok(known);
+        }
+        let mut status = status::read(&from.engine, now).await?;
+        if let Some(images) = &from.images {
+            status.problems.extend(of_images(images, now));
+        }
+        status.problems.extend(of_clock(from.engine.clock.as_ref()));
+        sort_worst_first(&mut status.problems);
+        let status = Arc::new(status);
+        let mut last = self.last.write().unwrap_or_else(PoisonError::into_inner);
+        *last = Some(Arc::clone(&status));
+        Ok(status)
+    }
+
     /// The last status, for a caller who asked then and is content with one of this age.
     fn known(&self, now: Timestamp, asked: Timestamp, most_ms: i64) -> Option<Arc<FleetStatus>> {
         let last = self.last.read().unwrap_or_else(PoisonError::into_inner);
@@ -32,51 +87,6 @@ impl LastStatus {
         let is_known = last.now <= now && asked.millis_since(last.now) < most_ms;
         is_known.then(|| Arc::clone(last))
     }
-}
-
-/// The state of all pools and the problems, the worst first, for a caller who asked then. A status
-/// that was read while the caller waited is as good. Who accepts an older one does not wait: a newer
-/// one is read for the next caller.
-pub(crate) async fn read(
-    app: &Arc<App>,
-    asked: Timestamp,
-    most_ms: i64,
-) -> store::Result<Arc<FleetStatus>> {
-    let (status, now) = (&app.fleet_status, app.engine.clock.now());
-    if let Some(known) = status.known(now, asked, FRESH_MS) {
-        return Ok(known);
-    }
-    let Some(known) = status.known(now, asked, most_ms) else {
-        return read_again(app, asked).await;
-    };
-    if status.turn.try_lock().is_ok() {
-        let app = Arc::clone(app);
-        tokio::spawn(async move {
-            if let Err(error) = read_again(&app, asked).await {
-                tracing::debug!(%error, "cannot read the state of the fleet: {error}");
-            }
-        });
-    }
-    Ok(known)
-}
-
-async fn read_again(app: &App, asked: Timestamp) -> store::Result<Arc<FleetStatus>> {
-    let engine = &app.engine;
-    let _turn = app.fleet_status.turn.lock().await;
-    let now = engine.clock.now();
-    if let Some(known) = app.fleet_status.known(now, asked, FRESH_MS) {
-        return Ok(known);
-    }
-    let mut status = status::read(engine, now).await?;
-    if let Some(images) = app.tree.images() {
-        status.problems.extend(of_images(&images, now));
-    }
-    status.problems.extend(of_clock(engine.clock.as_ref()));
-    sort_worst_first(&mut status.problems);
-    let status = Arc::new(status);
-    let last = &app.fleet_status.last;
-    *last.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&status));
-    Ok(status)
 }
 
 /// Facts about the clock of this process.

@@ -41,7 +41,6 @@ use crate::background::BROKER_READER;
 use crate::config::{Config, ConfigError, OutsideQueue};
 use crate::configured_providers::build_providers;
 use crate::events::{CatchUp, EventStream};
-use crate::fleet_status::LastStatus;
 use crate::health::HealthMonitor;
 use crate::hosts::Hosts;
 use crate::limits::{BodyBudget, OpenCalls, RefusalLog};
@@ -274,7 +273,7 @@ async fn assemble(
         open_calls,
         failed_authentications,
         pool_replies: PoolReplies::default(),
-        fleet_status: LastStatus::default(),
+        fleet_status: Arc::default(),
         what_ifs: Arc::default(),
         started: now,
         tree: SharedTree::default(),

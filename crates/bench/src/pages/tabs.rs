@@ -1,4 +1,4 @@
-//! What open tabs cost the server while tasks come.
+//! The cost of open tabs for the server while tasks come.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

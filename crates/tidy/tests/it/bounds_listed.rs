@@ -23,6 +23,7 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
             "page::pictures::images::PAGE",
             "page::pictures::money::LINES",
             "page::pictures::names::PAGE",
+            "page::pictures::overview::KNOWN_S",
             "page::pictures::overview::PAGE",
             "page::pictures::overview::PROBLEMS",
             "page::pictures::overview::SPARK_PARTS",

@@ -12,7 +12,7 @@ use crate::imports::{Imports, crates};
 /// folder of the crate, with the file beside it.
 type KnownRing = (&'static str, &'static str, usize);
 
-const KNOWN: [KnownRing; 46] = [
+const KNOWN: [KnownRing; 48] = [
     ("access", "hawk", 5),
     ("access", "role", 2),
     ("backplane", "broker/", 2),
@@ -20,8 +20,10 @@ const KNOWN: [KnownRing; 46] = [
     ("backplane", "taskcluster_queue", 2),
     ("backplane", "tree", 7),
     ("backplane", "tree::embedded", 2),
-    ("bench", "main/", 14),
-    ("bench", "main", 30),
+    ("bench", "accounts", 3),
+    ("bench", "all", 4),
+    ("bench", "fleet", 4),
+    ("bench", "fleet::year", 2),
     ("cloud", "provider/", 3),
     ("cloud", "aws", 3),
     ("cloud", "fake", 3),

@@ -16,7 +16,7 @@ use crate::api::{
     error::ApiError,
     reply::{Reply, without_nulls},
 };
-use crate::fleet_status;
+use crate::fleet_status::Sources;
 
 /// Problems of a reply, the worst.
 const MAX_PROBLEMS: usize = 200;
@@ -28,7 +28,12 @@ async fn last(call: &Call) -> Result<Arc<FleetStatus>, ApiError> {
         // The pattern of the parameter admits nothing else.
         Some(seconds) => seconds.parse::<i64>().unwrap_or(0) * SECOND_MS,
     };
-    Ok(fleet_status::read(&call.app, call.now, most_ms).await?)
+    let app = &call.app;
+    let from = Sources {
+        engine: Arc::clone(&app.engine),
+        images: app.tree.images(),
+    };
+    Ok(app.fleet_status.read(from, call.now, most_ms).await?)
 }
 
 pub(super) async fn read(call: Call) -> Result<Reply, ApiError> {
