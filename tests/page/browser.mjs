@@ -18,13 +18,13 @@ const READY = /^fleetwright(?: demo)? is ready at (.+)$/;
 const LINK = /^ {2}pages +(\S+)$/;
 const TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
 // No test depends on the speed of the machine: this only ends one that hangs.
-const HANGS_MS = 300_000;
+export const HANGS_MS = 300_000;
 const TYPES = { ".html": "text/html", ".css": "text/css", ".js": "text/javascript" };
 
 let launched;
 
 /** The browser of this process. `closeAll` ends it. */
-function browser() {
+export function browser() {
   launched ??= chromium.launch({
     timeout: HANGS_MS,
     executablePath: PROGRAM,

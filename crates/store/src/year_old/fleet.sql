@@ -21,9 +21,9 @@ SELECT 'year/pool-' || i, 'cloud', 'ready', '{"group":"year"}', '', 0, 0, 1
 FROM numbers WHERE i < #n(400);
 
 INSERT INTO sessions (session_id, kind, client_id, sealed_credentials, browser, created, last_used,
-    expires)
+    expires, ends)
 SELECT 'session-' || i, 'browser', 'year/client-' || i, 'sealed', 'browser',
-    #now() - 86400000, #now() - 1000, #now() + 86400000
+    #now() - 86400000, #now() - 1000, #now() + 86400000, #now() + 864000000
 FROM numbers WHERE i < #n(400);
 
 INSERT INTO relays (relay_id, first_seen, last_seen, interval_seconds, announcement)
