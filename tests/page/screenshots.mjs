@@ -9,24 +9,17 @@ import { join } from "node:path";
 
 import { browser, closeAll, startServer } from "./browser.mjs";
 
-/** The first link of this kind on a page. */
-const linked = async (page, on, start) => {
-  await page.goto(on);
-  const links = await page.$$eval("main a[href]", (all) => all.map((a) => a.getAttribute("href")));
-  return links.find((href) => href.startsWith(start) && href.length > start.length);
-};
-
 const PICTURES = [
-  { name: "overview", theme: "light", width: 1120, height: 720, path: async () => "/" },
+  { name: "start", theme: "light", width: 1000, height: 640, path: "/", shows: "#pools tbody tr" },
   {
     name: "pool",
     theme: "dark",
-    width: 1120,
-    height: 760,
-    path: (page, url) => linked(page, `${url}/`, "/pools/"),
+    width: 1000,
+    height: 900,
+    path: "/pools/proj-build/linux-large?range=6h",
+    // The demo has just begun.
+    shows: "#decision h3",
   },
-  { name: "money", theme: "light", width: 1120, height: 620, path: async () => "/money" },
-  { name: "narrow", theme: "dark", width: 375, height: 720, path: async () => "/" },
 ];
 
 const folder = process.argv[2] ?? "docs/pictures";
@@ -39,11 +32,12 @@ try {
   await first.click("main button");
   await first.waitForURL(`${demo.url}/`);
   const storageState = await signingIn.storageState();
-  for (const { name, theme, width, height, path } of PICTURES) {
+  for (const { name, theme, width, height, path, shows } of PICTURES) {
     const viewport = { width, height };
     const context = await (await browser()).newContext({ storageState, viewport, colorScheme: theme });
     const page = await context.newPage();
-    await page.goto(new URL(await path(page, demo.url), demo.url).href);
+    await page.goto(`${demo.url}${path}`);
+    await page.locator(shows).first().waitFor({ timeout: 300_000 });
     await page.screenshot({ path: join(folder, `${name}.png`) });
     await context.close();
   }
