@@ -1,6 +1,6 @@
 //! Simulations that callers of the API ask for: one at a time in this process.
 //!
-//! Callers with the same question share one run. A run that nobody waits for any more is stopped.
+//! Callers with the same question share one run. A run without a waiting caller is stopped.
 //! A caller that does not want to wait longer has some time to ask again.
 
 use std::collections::VecDeque;
@@ -95,7 +95,7 @@ impl Work {
         self.progress.send_replace(Progress::Running(simulations));
     }
 
-    /// Work that nobody asked for.
+    /// Work without a caller.
     #[cfg(test)]
     pub(crate) fn alone() -> Self {
         Self {
@@ -119,7 +119,7 @@ impl Work {
 
 impl WhatIfs {
     /// Answers the question of this key, or says within `wait` how far it is. `work` answers it if
-    /// nobody else has asked the same.
+    /// no other caller has asked the same.
     pub async fn ask<F, W>(self: &Arc<Self>, key: &str, wait: Duration, work: W) -> Standing
     where
         W: FnOnce(Work) -> F,
@@ -231,7 +231,7 @@ impl Drop for Ending {
 }
 
 impl Run {
-    /// Waits until nobody wants the answer.
+    /// Waits until no caller wants the answer.
     async fn abandoned(&self) {
         let mut callers = self.callers.subscribe();
         loop {
@@ -291,7 +291,7 @@ mod tests {
     const NOW: Duration = Duration::ZERO;
     const LONG: Duration = Duration::from_secs(1_000);
 
-    /// Work that ends when the test says so, or when nobody waits for it.
+    /// Work that ends when the test says so, or when no caller waits for it.
     struct Task {
         begin: oneshot::Receiver<Work>,
         end: oneshot::Sender<Answer>,
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_run_that_nobody_waits_for_is_stopped() {
+    async fn a_run_without_a_waiting_caller_is_stopped() {
         let runs = Arc::new(WhatIfs::default());
         let (task, work) = controlled();
         let mut asking = Box::pin(runs.ask("a", LONG, work));

@@ -146,7 +146,7 @@ fn issuer_problem(issuer: &str) -> Option<&'static str> {
     (!is_plain || has_user).then_some("must be without a user, a query and a fragment")
 }
 
-/// Whether nobody else reads what is sent to this URL: it is encrypted, or stays on this machine.
+/// Whether others cannot read what is sent to this URL: it is encrypted, or stays on this machine.
 pub fn is_protected(url: &Url) -> bool {
     let Some(host) = url.host_str() else {
         return false;

@@ -193,7 +193,9 @@ fn processor_seconds() -> i64 {
 }
 
 fn unwanted() -> Refusal {
-    Refusal::Input("the simulation was stopped: nobody waited for it".to_owned())
+    Refusal::Input(
+        "the simulation was stopped, because no caller waited for it: ask again".to_owned(),
+    )
 }
 
 fn refusal(error: ApiError) -> Refusal {

@@ -142,7 +142,7 @@ impl Browser {
         let is_without_rights = match &holding {
             Holding::Credentials(_) => false,
             Holding::Person(person) => {
-                let anonymous = self.nobody(now).await?.scopes;
+                let anonymous = self.anonymous(now).await?.scopes;
                 caller.scopes.iter().all(|scope| {
                     anonymous.satisfies(scope) || person.scopes.iter().any(|own| own == scope)
                 })
@@ -182,11 +182,11 @@ impl Browser {
         if !app.config.page.anonymous {
             return Err(Why::Needed);
         }
-        Ok(self.api_of(self.nobody(app.engine.clock.now()).await?))
+        Ok(self.api_of(self.anonymous(app.engine.clock.now()).await?))
     }
 
     /// A caller without credentials.
-    async fn nobody(&self, now: Timestamp) -> Result<Caller, AuthenticationError> {
+    async fn anonymous(&self, now: Timestamp) -> Result<Caller, AuthenticationError> {
         let request = RequestToAuthenticate::default();
         self.local
             .app
