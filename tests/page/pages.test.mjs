@@ -178,11 +178,21 @@ test("start-up times are a histogram, by step and by place", async () => {
 
 test("the editor of rules offers names to the keyboard, and lists them without its script", async () => {
   const page = await look("/rules/firefly");
+  let hear;
+  const heard = new Promise((done) => { hear = done; });
+  await page.route("**/live-page*", (route) => heard.then(() => route.fallback()));
+  await page.reload();
   const field = page.locator("#text");
   await field.fill("");
   await field.pressSequentially('{"maxc');
   const option = page.locator("#offered [aria-selected=true]");
   await option.waitFor();
+  // Changes of the page come while the list is open.
+  const changed = page.evaluate(() => new Promise((done) => {
+    addEventListener("changed", ({ detail }) => detail.id === "editor" && done());
+  }));
+  hear();
+  await changed;
   assert.match(await option.textContent(), /^maxCapacity /);
   assert.equal(await field.getAttribute("aria-activedescendant"), await option.getAttribute("id"));
   assert.deepEqual(await axe(page), []);

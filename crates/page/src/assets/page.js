@@ -82,7 +82,7 @@ function morph(from, to) {
   }
   if (from.nodeType === Node.TEXT_NODE) { from.data = to.data; return; }
   if (from.nodeType !== Node.ELEMENT_NODE) return;
-  // A form in use, and a log or a table that somebody scrolled, keep what they have.
+  // A form in use, an editor, and a log or a table that somebody scrolled, keep what they have.
   if (from.matches('form[popover]:popover-open, [data-still]')) return;
   const kept = from.matches('details') ? ['open'] : from.matches('input,textarea,select') ? ['value', 'checked'] : [];
   for (const { name } of [...from.attributes]) if (!to.hasAttribute(name) && !kept.includes(name)) from.removeAttribute(name);

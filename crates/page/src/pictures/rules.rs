@@ -174,7 +174,8 @@ fn editor(visit: &Visit<'_>, id: &str, version: u64, text: &str, names: &Markup)
     };
     html! {
         h2 { "Edit" }
-        form .editor method="post" action="/do/rules/plan" {
+        // Its text and the names that are offered stay while the page changes.
+        form .editor data-still method="post" action="/do/rules/plan" {
             input type="hidden" name="token" value=(person.form_token);
             input type="hidden" name="configuration" value=(id);
             input type="hidden" name="version" value=(version);
@@ -264,7 +265,8 @@ pub(crate) async fn edited(
                 @for line in first_lines(&refusal.message) { p .err role="alert" { (line) } }
             },
         }
-        form .editor method="post" action="/do/rules/plan" {
+        // Its text and the names that are offered stay while the page changes.
+        form .editor data-still method="post" action="/do/rules/plan" {
             input type="hidden" name="token" value=(person.form_token);
             input type="hidden" name="configuration" value=(id);
             @if let Some(version) = version { input type="hidden" name="version" value=(version); }
