@@ -293,7 +293,7 @@ mod tests {
         }
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_provider_that_never_answers_delays_no_other() {
         let together = Arc::new(Barrier::new(2));
         let named = |id: &str, together: Option<&Arc<Barrier>>| {

@@ -64,7 +64,7 @@ impl World {
 
     /// A provider whose program is this script. It counts as set up without being asked.
     async fn saying(script: &str) -> Self {
-        Self::saying_within(script, 20).await
+        Self::saying_within(script, 120).await
     }
 
     async fn saying_within(script: &str, seconds: u64) -> Self {
@@ -259,19 +259,21 @@ async fn a_missing_program_has_launched_nothing() {
 #[tokio::test]
 async fn a_program_that_exceeds_its_time_limit_is_killed_with_its_group_and_its_outcome_is_unknown()
 {
-    let script = "echo connecting >&2; sleep 602 & echo $$ $! > pids; wait";
-    let world = World::saying_within(script, 1).await;
-    match world.launch().await {
-        Err(LaunchError::Unknown(error)) => {
-            let text = "launch: the program was killed after 1 s. stderr: connecting";
-            assert_eq!(error, text);
+    let script = "sleep 602 & echo $$ $! > pids; echo connecting >&2; wait";
+    // On a busy machine the program gets more time until it has said something.
+    for seconds in (0..7).map(|power| 1 << power) {
+        let world = World::saying_within(script, seconds).await;
+        let error = world.launch().await.unwrap_err().to_string();
+        assert!(error.contains(&format!("launch: the program was killed after {seconds} s")));
+        if error.ends_with("stderr: connecting") {
+            let pids = written(&world, &world.state().join("pids")).await;
+            for pid in pids.split(' ') {
+                wait_until_ended(&world, pid.parse().unwrap()).await;
+            }
+            return;
         }
-        other => panic!("{other:?}"),
     }
-    let pids = written(&world, &world.state().join("pids")).await;
-    for pid in pids.split(' ') {
-        wait_until_ended(&world, pid.parse().unwrap()).await;
-    }
+    panic!("the program said nothing");
 }
 
 #[tokio::test]
@@ -449,13 +451,9 @@ async fn the_program_validates_configs_and_adds_defaults() {
     }
     for wrong in [r#"{"config": {"minCapacity": -1}}"#, "[]", "no"] {
         let judged = judge(wrong).await;
-        assert!(
-            matches!(
-                judged,
-                Err(ValidateError::Cloud(CloudError::Unavailable(_)))
-            ),
-            "{judged:?}"
-        );
+        let Err(ValidateError::Cloud(CloudError::Unavailable(_))) = judged else {
+            panic!("{judged:?}");
+        };
     }
     let world =
         World::saying(r#"echo '{"cause": "configuration", "message": "no such size"}'; exit 1"#)
@@ -476,9 +474,9 @@ async fn programs_wait_for_a_permit_and_those_that_callers_cause_have_their_own(
         time_limit_seconds: 1,
         ..ExecSettings::default()
     };
-    let program = Program::new(context_at("shell", &clock), settings);
+    let mut program = Program::new(context_at("shell", &clock), settings);
     let places = u32::try_from(MAX_AT_ONCE).unwrap();
-    let taken = program.calls.acquire_many(places).await.unwrap();
+    program.calls.acquire_many(places).await.unwrap().forget();
     match program.send(Operation::Look, Vec::new()).await {
         Err(Failure::Refused { cause, message }) => {
             assert_eq!(cause, Cause::Unavailable);
@@ -489,10 +487,11 @@ async fn programs_wait_for_a_permit_and_those_that_callers_cause_have_their_own(
         }
         other => panic!("{other:?}"),
     }
+    program.settings.time_limit_seconds = 60;
     let runs = async |operation| program.send(operation, Vec::new()).await.unwrap().done;
     assert!(runs(Operation::Verify).await);
     assert!(runs(Operation::Validate).await);
-    drop(taken);
+    program.calls.add_permits(MAX_AT_ONCE);
     assert!(runs(Operation::Look).await);
     // Nor do they take the permits of launches.
     let _verifying = program.verifications.acquire_many(2).await.unwrap();

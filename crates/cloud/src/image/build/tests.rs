@@ -219,12 +219,6 @@ async fn a_silent_build_is_ended_at_its_time_limit() {
         "the build exceeded its time limit of 0.5 s and was ended"
     );
     assert!(outcome.duration >= Duration::from_millis(500));
-    // The limit itself is exact; a busy machine may need longer to end processes.
-    assert!(
-        outcome.duration < Duration::from_secs(3),
-        "{:?}",
-        outcome.duration
-    );
 }
 
 #[tokio::test]
