@@ -16,6 +16,7 @@ mod images;
 mod instance_types;
 mod launch;
 mod list_prices;
+mod lists;
 mod machines;
 mod parameters;
 mod price_file;

@@ -9,6 +9,7 @@ mod bids;
 mod bill;
 mod images;
 mod inventory;
+mod lists;
 mod outcome;
 mod pools;
 mod script;
@@ -43,8 +44,8 @@ use crate::identity::Tokens;
 use crate::place::{self, ConfiguredRegion, Fills, Place, PlacesUnknown};
 use crate::{
     CloudError, IdentityClaim, ImageTarget, LaunchError, LaunchOrder, LaunchedMachine, Machines,
-    OwnedMachine, OwnedPage, PoolResourceMaker, Proof, Provider, ProviderContext, Region, Sighting,
-    Verification, VerifyError,
+    OwnedPage, PoolResourceMaker, Proof, Provider, ProviderContext, Region, Sighting, Verification,
+    VerifyError,
 };
 
 /// Workers that one `look` takes.
@@ -410,8 +411,7 @@ impl Machines for FakeCloud {
         let at = state.as_of(self.now());
         let seen = |worker: &Worker| {
             let known = state.inventory.get(&worker.key.id);
-            let known =
-                known.filter(|machine| machine.key == worker.key && machine.token.is_some());
+            let known = known.filter(|machine| machine.is_of(worker));
             let sighting = known.map_or(Sighting::NotFound, |machine| machine.seen(at));
             (worker.key.clone(), sighting)
         };
@@ -446,40 +446,22 @@ impl Machines for FakeCloud {
         region: &Region,
         after: Option<&str>,
     ) -> Result<OwnedPage, CloudError> {
-        let Region::Group(group) = region else {
-            return Ok(OwnedPage::default());
-        };
-        self.wait_while_hanging(BTreeSet::from([group.clone()]), Call::Owned)
-            .await;
-        let mut state = self.state();
-        state.begin(Call::Owned)?;
-        if let Some(error) = state.unlisted.get(group) {
-            return Err(error.clone());
-        }
-        let at = state.as_of(self.now());
-        let owned = |machine: &Machine| {
-            let sighting = machine.seen(at);
-            let exists = matches!(sighting, Sighting::Alive | Sighting::Ending);
-            let is_asked_for = machine.key.group == *group && machine.token.is_some();
-            (exists && is_asked_for).then(|| OwnedMachine {
-                token: machine.token.clone(),
-                pool_id: Some(machine.key.pool_id.clone()),
-                machine: launched(machine),
-                sighting: (!state.omits_sightings).then_some(sighting),
-            })
-        };
-        let answer = state.inventory.all().filter_map(owned).collect();
-        let mut answer = state.repeat_if_scripted(answer);
-        let Some(size) = state.page_size else {
-            return Ok(OwnedPage::only(answer));
-        };
-        answer.sort_by(|one: &OwnedMachine, other| one.machine.id.cmp(&other.machine.id));
-        let begin = after.and_then(|after| after.parse().ok()).unwrap_or(0);
-        let end = begin + size;
-        Ok(OwnedPage {
-            next: (answer.len() > end).then(|| end.to_string()),
-            machines: answer.into_iter().skip(begin).take(size).collect(),
+        self.page(region, after, Call::Owned, |machine| {
+            machine.token.is_some()
         })
+        .await
+    }
+
+    /// Machines that no launch of ours made count as those of a Taskcluster.
+    async fn inherited_page(
+        &self,
+        region: &Region,
+        after: Option<&str>,
+    ) -> Result<OwnedPage, CloudError> {
+        self.page(region, after, Call::Owned, |machine| {
+            machine.token.is_none()
+        })
+        .await
     }
 
     fn group(&self, launch_config: &LaunchConfig) -> Option<WorkerGroup> {
@@ -515,10 +497,9 @@ impl FakeCloud {
         }
         let (now, stop_ms) = (self.now(), state.stop_ms);
         let id = &worker.key.id;
-        let ours = state
-            .inventory
-            .get_mut(id)
-            .filter(|machine| machine.key == worker.key && machine.token.is_some());
+        let ours = state.inventory.get_mut(id).filter(|machine| {
+            machine.key == worker.key && (machine.token.is_some() || worker.terms.taken_over)
+        });
         if let Some(machine) = ours {
             machine.end_asked.get_or_insert(now);
             let ends = now.plus_millis(stop_ms);

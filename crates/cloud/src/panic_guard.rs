@@ -318,6 +318,15 @@ impl Machines for PanicGuard {
         )
     }
 
+    async fn inherited_page(
+        &self,
+        region: &Region,
+        after: Option<&str>,
+    ) -> Result<OwnedPage, CloudError> {
+        let asked = self.inner().inherited_page(region, after);
+        lost(self.caught("inherited", asked).await)
+    }
+
     fn group(&self, launch_config: &LaunchConfig) -> Option<WorkerGroup> {
         let asked = self.caught_now("group", || self.inner().group(launch_config));
         asked.ok().flatten()

@@ -61,6 +61,10 @@ pub struct Terms {
     /// People declared it: no launch made it, and it lives until somebody removes it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub declared: bool,
+    /// A Taskcluster's worker manager made it, and we took it over: its machine carries that one's
+    /// tags, and its first renewal shows a secret that we do not know.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub taken_over: bool,
     /// The launch config whose content a declared worker got when it last registered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config_id: Option<LaunchConfigId>,
@@ -205,6 +209,26 @@ impl NewWorker {
         self.begin(WorkerState::Running, now)
     }
 
+    /// A machine that a Taskcluster's worker manager made, in its state there.
+    pub fn take_over(mut self, state: WorkerState, made: Timestamp, now: Timestamp) -> Worker {
+        self.terms.taken_over = true;
+        if state > WorkerState::Requested {
+            // It got its configuration when it registered. Its limits begin now, because its work
+            // since then is not known here.
+            self.terms.worker_config = None;
+            self.terms.registered_at = Some(now.as_millis());
+        }
+        if state >= WorkerState::Stopping {
+            self.terms.stopped_at = Some(now.as_millis());
+        }
+        let mut stored = self.begin(state, now).0;
+        // A machine that has to register first gets as long as if it were made now.
+        if state > WorkerState::Requested {
+            stored.created = made;
+        }
+        Worker(stored)
+    }
+
     /// A machine that has to end.
     pub fn reject(self, now: Timestamp) -> Worker {
         self.begin(WorkerState::Stopping, now)
@@ -287,6 +311,23 @@ impl Worker {
                 })
             }
         }
+    }
+
+    /// A machine that was taken over before it registered, and that did so there since. It has to
+    /// renew its credentials here before they expire.
+    pub fn note_registered_there(
+        self,
+        expires: Timestamp,
+        now: Timestamp,
+    ) -> Result<Self, WorkerStateError> {
+        self.check_unregistered()?;
+        let mut stored = self.0;
+        stored.state = WorkerState::Running;
+        stored.terms.worker_config = None;
+        stored.terms.registered_at = Some(now.as_millis());
+        stored.terms.terminate_after = Some(expires.as_millis());
+        stored.last_modified = now;
+        Ok(Self(stored))
     }
 
     /// Gives a worker that has proved its identity credentials until `expires`; it renews them with

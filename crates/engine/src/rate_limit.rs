@@ -396,6 +396,16 @@ impl Machines for RateLimitedProvider {
         answer.await.map_err(CloudError::Throttled)?
     }
 
+    async fn inherited_page(
+        &self,
+        region: &Region,
+        after: Option<&str>,
+    ) -> Result<OwnedPage, CloudError> {
+        let page = self.limited().inherited_page(region, after);
+        let answer = self.call(region, CallKind::Read, page, is_throttled);
+        answer.await.map_err(CloudError::Throttled)?
+    }
+
     fn group(&self, launch_config: &LaunchConfig) -> Option<WorkerGroup> {
         self.limited().group(launch_config)
     }

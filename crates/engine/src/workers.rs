@@ -12,6 +12,7 @@ mod registration;
 mod relayed_host;
 mod renewal;
 mod selected_workers;
+mod take_over;
 mod worker_place;
 
 pub use declared_workers::{declare, remove, update_declaration};
@@ -25,6 +26,9 @@ pub use renewal::renew;
 pub use selected_workers::{
     EndOrder, EndedWorkers, Ending, MAX_ENDED, check_selection, count_workers, end_workers,
     select_workers,
+};
+pub use take_over::{
+    Inheritance, InheritanceResult, Inherited, InheritedWorker, MAX_INHERITED, take_over,
 };
 pub use worker_place::Declaration;
 

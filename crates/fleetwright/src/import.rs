@@ -7,13 +7,17 @@ mod apply;
 mod compare;
 mod diff;
 mod fleet;
+mod live;
 pub(crate) mod nodepool;
 mod provider_guess;
 pub(crate) mod rules;
 mod source;
 mod summary;
 
-use clap::{Args, Subcommand, ValueEnum};
+use std::collections::BTreeMap;
+
+use access::Secret;
+use clap::{Args, Subcommand};
 
 use crate::commands::first_pool::FIRST_POOL;
 use crate::failure::Failure;
@@ -21,6 +25,7 @@ use crate::output;
 use crate::session::Session;
 use compare::Plan;
 use fleet::Fleet;
+use source::Only;
 use summary::Tense;
 
 #[derive(Subcommand, Debug)]
@@ -29,8 +34,9 @@ pub(crate) enum Verb {
     ///
     /// The target is the configured server. The credentials for the source are in
     /// SOURCE_CLIENT_ID, SOURCE_ACCESS_TOKEN and SOURCE_CERTIFICATE; without them, requests are
-    /// anonymous. A file is the output of `tc-admin generate --json`, or {"workerPools": [...],
-    /// "roles": [...]}.
+    /// anonymous. With --live, the machines that run there become workers here: nothing is changed
+    /// at the cloud, and a repetition takes over what is new. A file is the output of `tc-admin
+    /// generate --json`, or {"workerPools": [...], "roles": [...]}.
     Taskcluster(Arguments),
     /// Convert the pools of a deployment or a file to rules
     ///
@@ -60,14 +66,12 @@ pub(crate) struct Arguments {
     /// Only import pools, or only roles
     #[arg(long)]
     only: Option<Only>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Only {
-    /// Only pools
-    Pools,
-    /// Only roles
-    Roles,
+    /// Then take over the machines that run, which their providers list with Taskcluster's tags
+    #[arg(long, conflicts_with = "only")]
+    live: bool,
+    /// A JSON object of the secrets of hosts, {"POOL/GROUP/ID": "SECRET"}, which are declared then
+    #[arg(long, value_name = "FILE", requires = "live")]
+    static_secrets: Option<String>,
 }
 
 pub(crate) async fn taskcluster(
@@ -81,9 +85,16 @@ pub(crate) async fn taskcluster(
     let target = source::of_server(&session.client, arguments.only).await?;
     let plan = Plan::new(&source, &target);
     let missing = missing_providers(&source, session).await?;
+    // Read before anything is written, so that an error leaves all as it was.
+    let secrets = live::read_secrets(arguments.static_secrets.as_deref())?;
+    let live = match arguments.live {
+        true => Some(live::read(&arguments.from, &source, verbose).await?),
+        false => None,
+    };
 
     if arguments.dry_run {
-        return show(&plan, &source, missing.as_deref(), arguments.full, session);
+        show(&plan, &source, missing.as_deref(), arguments.full, session)?;
+        return finish(live.as_ref(), &secrets, &plan, session, true).await;
     }
     if let Some(lines) = missing {
         return Err(Failure::failed(format!(
@@ -95,16 +106,42 @@ pub(crate) async fn taskcluster(
              again:\n\n{lines}"
         )));
     }
+    if let Some(live) = &live {
+        live.hold(&session.client).await?;
+    }
     let failures = apply::apply(&plan, &session.client).await;
     if session.json {
         output::json(&summary::document(&plan, &source, &failures, false, None));
     } else {
         output::out(&summary::sentence(&plan, &failures, Tense::Past));
     }
-    if failures.is_empty() {
-        Ok(())
+    if !failures.is_empty() {
+        return Err(summary::failure(&plan, &failures));
+    }
+    finish(live.as_ref(), &secrets, &plan, session, false).await
+}
+
+/// Takes over what runs, after the pools.
+async fn finish(
+    live: Option<&live::Live>,
+    secrets: &BTreeMap<String, Secret>,
+    plan: &Plan,
+    session: &Session,
+    is_dry_run: bool,
+) -> Result<(), Failure> {
+    let Some(live) = live else {
+        return Ok(());
+    };
+    let outcome = live::take_over(live, secrets, plan, &session.client, is_dry_run).await?;
+    if session.json {
+        output::json(&outcome.document());
     } else {
-        Err(summary::failure(&plan, &failures))
+        outcome.print(is_dry_run);
+    }
+    outcome.check()?;
+    match is_dry_run {
+        true => Ok(()),
+        false => live.release(&session.client).await,
     }
 }
 

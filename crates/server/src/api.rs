@@ -45,7 +45,7 @@ pub fn endpoints() -> &'static [Endpoint] {
     static ALL: OnceLock<Vec<Endpoint>> = OnceLock::new();
     ALL.get_or_init(|| {
         use worker_manager::{
-            CONFIGURATIONS, DOCUMENTATION, POOL_PLANS, RELAYS, SELECTED_WORKERS, STATES,
+            CONFIGURATIONS, DOCUMENTATION, POOL_PLANS, RELAYS, SELECTED_WORKERS, STATES, TAKE_OVER,
         };
         // The contract mixes tasks and views.
         let queue = [
@@ -63,6 +63,7 @@ pub fn endpoints() -> &'static [Endpoint] {
                 SELECTED_WORKERS,
                 STATES,
                 RELAYS,
+                TAKE_OVER,
                 DOCUMENTATION,
             ]
             .concat(),

@@ -22,11 +22,11 @@ use super::responses::{
     Instance, Reservation, SpotPrice,
 };
 use super::row;
-use super::tags::{self, DEPLOYMENT, PROVIDER};
+use super::tags;
 use super::{instance_types, launch};
 use crate::{
-    CloudError, LaunchError, LaunchOrder, LaunchedMachine, MachineEnd, Machines, OwnedMachine,
-    OwnedPage, Region, Sighting,
+    CloudError, LaunchError, LaunchOrder, LaunchedMachine, MachineEnd, Machines, OwnedPage, Region,
+    Sighting,
 };
 
 /// Prices are asked for this product only: a launch config does not say which system its image
@@ -185,6 +185,17 @@ impl Machines for AwsProvider {
         }
     }
 
+    async fn inherited_page(
+        &self,
+        region: &Region,
+        after: Option<&str>,
+    ) -> Result<OwnedPage, CloudError> {
+        match region {
+            Region::Group(group) => Ok(self.inherited_in(group.as_str(), after).await?),
+            Region::Everything => Ok(OwnedPage::default()),
+        }
+    }
+
     fn group(&self, launch_config: &LaunchConfig) -> Option<WorkerGroup> {
         launch::region(launch_config)?.parse().ok()
     }
@@ -202,8 +213,7 @@ impl Machines for AwsProvider {
         let mut ends = Vec::new();
         for (region, all) in &by_region {
             for batch in all.chunks(END_BATCH) {
-                let ids: Vec<&str> = batch.iter().map(|worker| worker.key.id.as_str()).collect();
-                ends.push(async move { (*region, self.end_in(region, &ids).await) });
+                ends.push(async move { (*region, self.end_in(region, batch).await) });
             }
         }
         let mut ended: BTreeMap<&str, EndResults> = BTreeMap::new();
@@ -291,12 +301,15 @@ impl AwsProvider {
     }
 
     /// Makes two calls, unless EC2 refuses to end some of the machines.
-    async fn end_in(&self, region: &str, ids: &[&str]) -> EndResults {
+    async fn end_in(&self, region: &str, workers: &[&Worker]) -> EndResults {
+        let ids: Vec<&str> = workers.iter().map(|it| it.key.id.as_str()).collect();
+        let inherited = workers.iter().filter(|it| it.terms.taken_over);
+        let inherited: BTreeSet<&str> = inherited.map(|it| it.key.id.as_str()).collect();
         let all = |result: Result<(), CloudError>| {
             let results = ids.iter().map(|id| ((*id).to_owned(), result.clone()));
             results.collect::<EndResults>()
         };
-        let found = match self.find_known(region, ids).await {
+        let found = match self.find_known(region, &ids).await {
             Ok(found) => found,
             Err(error) => return all(Err(error.into())),
         };
@@ -304,7 +317,9 @@ impl AwsProvider {
         let mut to_end: BTreeSet<&str> = ids.iter().copied().collect();
         for instance in instances(&found) {
             let id = instance.instance_id.as_str();
-            if !self.has_our_tags(instance) {
+            let is_inherited = inherited.contains(id)
+                && tags::is_of_taskcluster(&instance.tag_set.items, &self.id);
+            if !self.has_our_tags(instance) && !is_inherited {
                 let refused = format!("instance {id} in {region} does not have our tags");
                 end_results.insert(id.to_owned(), Err(CloudError::Refused(refused)));
                 to_end.remove(id);
@@ -349,12 +364,16 @@ impl AwsProvider {
         Ok(answer.reservation_set.items)
     }
 
-    fn has_our_tags(&self, instance: &Instance) -> bool {
+    pub(super) fn has_our_tags(&self, instance: &Instance) -> bool {
         tags::launch_of(&instance.tag_set.items, &self.root_url, &self.id).is_some()
     }
 
     /// Terminates our stopped machines: they are not started again, but their disks cost money.
-    async fn end_stopped<'a>(&self, region: &str, found: impl Iterator<Item = &'a Instance>) {
+    pub(super) async fn end_stopped<'a>(
+        &self,
+        region: &str,
+        found: impl Iterator<Item = &'a Instance>,
+    ) {
         let stopped: Vec<_> = found
             .filter(|instance| {
                 instance.instance_state.name == "stopped" && self.has_our_tags(instance)
@@ -368,51 +387,6 @@ impl AwsProvider {
             tracing::warn!(provider.id = %self.id,
                 "cannot terminate stopped machines in {region}, the next look tries again: {error}");
         }
-    }
-
-    async fn page_in(&self, region: &str, after: Option<&str>) -> Result<OwnedPage, Ec2Error> {
-        let question = Parameters::default()
-            .with_filter(1, &format!("tag:{DEPLOYMENT}"), [&self.root_url])
-            .with_filter(2, &format!("tag:{PROVIDER}"), [&self.id])
-            // Not those that are shutting down: nothing can stop that.
-            .with_filter(
-                3,
-                "instance-state-name",
-                ["pending", "running", "stopping", "stopped"],
-            );
-        let answer: DescribeInstances = self
-            .ec2
-            .call(
-                region,
-                "DescribeInstances",
-                &page_parameters(question, after),
-            )
-            .await?;
-        let reservations = answer.reservation_set.items;
-        let found: Vec<&Instance> = instances(&reservations).collect();
-        self.end_stopped(region, found.iter().copied()).await;
-        let mut owned = Vec::new();
-        for reservation in &reservations {
-            for instance in &reservation.instances_set.items {
-                let tags = &instance.tag_set.items;
-                let Some(token) = tags::launch_of(tags, &self.root_url, &self.id) else {
-                    continue;
-                };
-                let groups = &reservation.group_set;
-                let machine = row::machine(region, &reservation.owner_id, groups, instance);
-                let sighting = sighting(instance);
-                owned.extend(machine.map(|machine| OwnedMachine {
-                    token,
-                    pool_id: tags::pool_of(tags),
-                    machine,
-                    sighting,
-                }));
-            }
-        }
-        Ok(OwnedPage {
-            machines: owned,
-            next: answer.next_token.filter(|token| !token.is_empty()),
-        })
     }
 
     /// The items of all pages of a list.
@@ -504,7 +478,7 @@ pub(super) async fn run_concurrently<F: Future>(calls: Vec<F>) -> Vec<F::Output>
         .await
 }
 
-fn instances(reservations: &[Reservation]) -> impl Iterator<Item = &Instance> {
+pub(super) fn instances(reservations: &[Reservation]) -> impl Iterator<Item = &Instance> {
     reservations
         .iter()
         .flat_map(|reservation| &reservation.instances_set.items)
@@ -514,7 +488,7 @@ fn not_served(region: &str) -> String {
     format!("this provider does not use region {region}")
 }
 
-fn page_parameters(question: Parameters, next: Option<&str>) -> Parameters {
+pub(super) fn page_parameters(question: Parameters, next: Option<&str>) -> Parameters {
     let question = question.with("MaxResults", PAGE);
     match next {
         Some(token) => question.with("NextToken", token),
@@ -534,7 +508,7 @@ fn price_point(entry: SpotPrice) -> Option<PricePoint> {
 }
 
 /// `None`: EC2 reports a state that we do not know, so we conclude nothing.
-fn sighting(instance: &Instance) -> Option<Sighting> {
+pub(super) fn sighting(instance: &Instance) -> Option<Sighting> {
     match instance.instance_state.name.as_str() {
         "pending" | "running" => Some(Sighting::Alive),
         // Stopped machines are terminated when they are seen.

@@ -13,6 +13,11 @@ pub(crate) const PROVIDER: &str = "fleetwright:provider";
 /// The token of the launch that made it.
 pub(crate) const LAUNCH: &str = "fleetwright:launch";
 
+/// The worker manager and the provider that made it, as Taskcluster writes them.
+pub(crate) const CREATED_BY: &str = "CreatedBy";
+pub(crate) const MANAGED_BY: &str = "ManagedBy";
+pub(crate) const TASKCLUSTER: &str = "taskcluster";
+
 /// The pool that it was made for; Taskcluster's name of this tag.
 const POOL: &str = "WorkerPoolId";
 
@@ -31,9 +36,9 @@ pub(crate) struct LaunchTags<'a> {
 impl LaunchTags<'_> {
     fn tags(&self) -> [(&'static str, String); 8] {
         [
-            ("CreatedBy", format!("taskcluster-wm-{}", self.provider_id)),
+            (CREATED_BY, maker(self.provider_id)),
             ("Owner", self.owner.to_owned()),
-            ("ManagedBy", "taskcluster".to_owned()),
+            (MANAGED_BY, TASKCLUSTER.to_owned()),
             ("Name", self.pool_id.to_string()),
             (POOL, self.pool_id.to_string()),
             (DEPLOYMENT, self.root_url.to_owned()),
@@ -72,6 +77,19 @@ impl LaunchTags<'_> {
     }
 }
 
+/// How Taskcluster calls the maker of a provider's machines.
+pub(crate) fn maker(provider_id: &ProviderId) -> String {
+    format!("taskcluster-wm-{provider_id}")
+}
+
+/// Whether a Taskcluster's worker manager made the machine, for a provider of this name. Ours carry
+/// its tags, too, and those of their deployment.
+pub(crate) fn is_of_taskcluster(tags: &[Tag], provider_id: &ProviderId) -> bool {
+    value(tags, MANAGED_BY) == Some(TASKCLUSTER)
+        && value(tags, CREATED_BY) == Some(&maker(provider_id))
+        && value(tags, DEPLOYMENT).is_none()
+}
+
 /// The launch that these tags name: `None` if the machine is not ours, `Some(None)` if it is ours
 /// and the tags name no launch.
 ///
@@ -81,18 +99,19 @@ pub(crate) fn launch_of(
     root_url: &str,
     provider_id: &ProviderId,
 ) -> Option<Option<LaunchToken>> {
-    let value = |key: &str| {
-        let tag = tags.iter().find(|tag| tag.key == key);
-        tag.map(|tag| tag.value.as_str())
-    };
-    let ours = value(DEPLOYMENT) == Some(root_url) && value(PROVIDER) == Some(provider_id.as_str());
-    ours.then(|| value(LAUNCH).and_then(|token| token.parse().ok()))
+    let ours = value(tags, DEPLOYMENT) == Some(root_url)
+        && value(tags, PROVIDER) == Some(provider_id.as_str());
+    ours.then(|| value(tags, LAUNCH).and_then(|token| token.parse().ok()))
 }
 
 /// The pool that these tags name.
 pub(crate) fn pool_of(tags: &[Tag]) -> Option<PoolId> {
-    let tag = tags.iter().find(|tag| tag.key == POOL)?;
-    tag.value.parse().ok()
+    value(tags, POOL)?.parse().ok()
+}
+
+fn value<'a>(tags: &'a [Tag], key: &str) -> Option<&'a str> {
+    let tag = tags.iter().find(|tag| tag.key == key)?;
+    Some(&tag.value)
 }
 
 fn list_in<'a>(within: &'a Value, key: &str) -> &'a [Value] {
@@ -182,5 +201,24 @@ mod tests {
         assert_eq!(launch("https://a", "aws2"), None);
         let unnamed = launch_of(&tags[..2], "https://a", &"aws".parse().unwrap());
         assert_eq!(unnamed, Some(None));
+    }
+
+    #[test]
+    fn machines_of_a_taskcluster_are_told_from_ours_and_from_those_of_others() {
+        let tag = |key: &str, value: &str| Tag {
+            key: key.to_owned(),
+            value: value.to_owned(),
+        };
+        let theirs = [
+            tag("CreatedBy", "taskcluster-wm-aws"),
+            tag("ManagedBy", "taskcluster"),
+            tag(DEPLOYMENT, "https://a"),
+        ];
+        let is_theirs = |tags: &[Tag], id: &str| is_of_taskcluster(tags, &id.parse().unwrap());
+        assert!(is_theirs(&theirs[..2], "aws"));
+        assert!(!is_theirs(&theirs[..2], "aws2"));
+        assert!(!is_theirs(&theirs[..1], "aws"), "somebody's tag alone");
+        assert!(!is_theirs(&theirs[1..2], "aws"), "another provider's");
+        assert!(!is_theirs(&theirs, "aws"), "ours");
     }
 }

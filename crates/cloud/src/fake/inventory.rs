@@ -8,6 +8,7 @@ use std::collections::{BinaryHeap, HashMap};
 
 use domain::id::{LaunchConfigId, LaunchToken, PoolId, WorkerId, WorkerKey};
 use domain::time::{HOUR_MS, Timestamp};
+use domain::worker::Worker;
 
 use crate::{MachineEnd, Sighting};
 
@@ -63,6 +64,11 @@ impl Machine {
             price: None,
             counted: true,
         }
+    }
+
+    /// Whether it is the machine of this worker, which we made or took over.
+    pub(super) fn is_of(&self, worker: &Worker) -> bool {
+        self.key == worker.key && (self.token.is_some() || worker.terms.taken_over)
     }
 
     /// The sighting that the cloud reports as of this moment.

@@ -172,9 +172,9 @@ fn parameters_of(info: Option<Value>) -> Result<Map<String, Value>, WorkerError>
     }
 }
 
-/// The token of a created worker: always the same one, so that a repeated request makes no second
-/// machine.
-fn token_of(engine: &Engine, key: &WorkerKey) -> LaunchToken {
+/// The token of a worker that no launch of ours made: always the same one, so that a repeated
+/// request makes no second machine.
+pub(super) fn token_of(engine: &Engine, key: &WorkerKey) -> LaunchToken {
     let digest = Sha256::new()
         .chain_update(&engine.root_url)
         .chain_update(key.to_string())

@@ -59,6 +59,13 @@ impl Plan {
         plan
     }
 
+    /// Whether it creates this pool.
+    pub(super) fn creates_pool(&self, id: &str) -> bool {
+        self.changes.iter().any(|change| {
+            change.kind == Kind::WorkerPool && change.id == id && change.before.is_none()
+        })
+    }
+
     /// Adds a change, unless the items are equal. Returns whether they are.
     fn add(&mut self, kind: Kind, id: &str, before: Option<Value>, body: Value) -> bool {
         let before = before.map(|before| kind.normal(id, &before));

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
+use clap::ValueEnum;
 use domain::configuration::WorkerType;
 use domain::id::PoolId;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::Only;
 use super::fleet::Fleet;
 use crate::client::{
     Call, Client, Settings, WORKER_MANAGER, credentials_of_environment, from_environment,
@@ -17,6 +17,14 @@ use crate::failure::{Exit, Failure};
 
 /// Maximum size of a file; the largest known fleets have a few megabytes.
 const MAX_FILE_BYTES: u64 = 256 << 20;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Only {
+    /// Only pools
+    Pools,
+    /// Only roles
+    Roles,
+}
 
 pub(super) async fn read(from: &str, only: Option<Only>, verbose: bool) -> Result<Fleet, Failure> {
     if let Some(client) = client(from, verbose)? {
@@ -57,7 +65,7 @@ pub(super) async fn read_pools(from: &str, verbose: bool) -> Result<Fleet, Failu
 }
 
 /// The client for a deployment; `None` for a file.
-fn client(from: &str, verbose: bool) -> Result<Option<Client>, Failure> {
+pub(super) fn client(from: &str, verbose: bool) -> Result<Option<Client>, Failure> {
     if !from.starts_with("http://") && !from.starts_with("https://") {
         return Ok(None);
     }
@@ -69,7 +77,7 @@ fn client(from: &str, verbose: bool) -> Result<Option<Client>, Failure> {
 }
 
 /// Adds the hint that the source needs credentials of its own.
-fn to_the_source(failure: Failure, client: &Client) -> Failure {
+pub(super) fn to_the_source(failure: Failure, client: &Client) -> Failure {
     match (failure.exit, client.client_id()) {
         (Exit::NotAllowed, None) => failure.with_hint(
             "no credentials are set for the source: set SOURCE_CLIENT_ID and SOURCE_ACCESS_TOKEN",
@@ -136,7 +144,7 @@ pub(super) async fn of_server(client: &Client, only: Option<Only>) -> Result<Fle
     Ok(fleet)
 }
 
-fn items(mut document: Value, key: &str) -> Vec<Value> {
+pub(super) fn items(mut document: Value, key: &str) -> Vec<Value> {
     let items = document[key].as_array_mut();
     items.map(std::mem::take).unwrap_or_default()
 }

@@ -21,6 +21,7 @@ mod selected_workers;
 mod state;
 mod stats;
 mod table;
+mod take_over;
 mod wire;
 mod workers;
 
@@ -32,6 +33,7 @@ pub(super) use relays::ENDPOINTS as RELAYS;
 pub(super) use selected_workers::SELECTED_WORKERS;
 pub(super) use state::STATES;
 pub(super) use table::ENDPOINTS;
+pub(super) use take_over::ENDPOINTS as TAKE_OVER;
 
 use super::endpoint::{NewEndpoint, Service, Verb};
 

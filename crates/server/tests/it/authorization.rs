@@ -470,6 +470,7 @@ fn cases_of(endpoint: &Endpoint) -> Vec<Case> {
             crate::documentation::cases(),
             override_cases(),
             crate::selected_workers::cases(),
+            crate::take_over::cases(),
             budget_cases(),
         ],
         Service::Queue => vec![

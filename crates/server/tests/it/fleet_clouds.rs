@@ -233,6 +233,14 @@ impl Machines for TestCloud {
         self.fake.owned_page(region, after).await
     }
 
+    async fn inherited_page(
+        &self,
+        region: &Region,
+        after: Option<&str>,
+    ) -> Result<OwnedPage, CloudError> {
+        self.fake.inherited_page(region, after).await
+    }
+
     fn group(&self, launch_config: &LaunchConfig) -> Option<WorkerGroup> {
         self.fake.group(launch_config)
     }

@@ -159,6 +159,7 @@ mod single_workers;
 mod status;
 mod strategy_choice;
 mod strategy_service;
+mod take_over;
 mod task_log;
 mod tasks_in_batches;
 mod temporary;

@@ -113,9 +113,10 @@ fn added_to_queue() -> BTreeMap<String, Value> {
 
 /// Methods of the worker manager that Taskcluster does not have: RFC 124's rule sets and their
 /// parts.
-const BEYOND: [&str; 10] = [
+const BEYOND: [&str; 11] = [
     "Relays",
     "Selected Workers",
+    "Takeover",
     "Worker Configurations",
     "Rules",
     "Worker Types",

@@ -15,6 +15,7 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
         "The size of a page or a picture: the API has the limits, and their tests.",
         &[
             "page::actions::fleet::MAX_PAGES",
+            "fleetwright::import::live::AT_ONCE",
             "server::api::fleetwright::lists::all_workers::LATER_ROWS",
             "page::pictures::canary::ENTRIES",
             "page::pictures::changes::PAGE",
