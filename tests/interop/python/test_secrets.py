@@ -19,7 +19,10 @@ def test_a_secret_is_written_replaced_read_listed_and_removed(owner):
     for value in ({"token": "one"}, {"token": {"deep": ["two", 2, None]}}):
         written = {"secret": value, "expires": in_an_hour()}
         assert owner.secrets.set(name, written) == {}
-        assert owner.secrets.get(name) == written
+        read = owner.secrets.get(name)
+        assert read["secret"] == value
+        # The server keeps milliseconds.
+        assert read["expires"][:23] == written["expires"][:23]
     assert name in gather(owner.secrets.list, "secrets")
     for _ in range(2):
         assert owner.secrets.remove(name) == {}
@@ -51,7 +54,7 @@ def test_scopes_name_the_secrets_that_a_caller_may_use(server, owner):
     reader = Fleet(server.root_url, reader).secrets
     written = {"secret": {}, "expires": in_an_hour()}
     owner.secrets.set("interop/mine/a", written)
-    assert reader.get("interop/mine/a") == written
+    assert reader.get("interop/mine/a")["secret"] == {}
     for known in ("interop/other", "interop/mine/a"):
         failure = refusal(reader.set, known, written)
         assert_refused(failure, 403, "InsufficientScopes", "set")
