@@ -12,6 +12,7 @@ use serde_json::Value;
 pub const AUTH: &str = "auth";
 pub const FLEETWRIGHT: &str = "fleetwright";
 pub const QUEUE: &str = "queue";
+pub const SECRETS: &str = "secrets";
 pub const WORKER_MANAGER: &str = "worker-manager";
 
 pub const JSON: &str = "application/json";

@@ -8,7 +8,7 @@ mod credentials;
 mod error;
 
 pub use body::{BodyError, read_body};
-pub use call::{AUTH, Body, Call, FLEETWRIGHT, JSON, QUEUE, WORKER_MANAGER};
+pub use call::{AUTH, Body, Call, FLEETWRIGHT, JSON, QUEUE, SECRETS, WORKER_MANAGER};
 pub use client::{
     BadRootUrl, Client, Observer, Options, Retry, Sent, is_loopback, parse_base_url,
     parse_root_url, pause,

@@ -497,9 +497,8 @@ impl FakeCloud {
         }
         let (now, stop_ms) = (self.now(), state.stop_ms);
         let id = &worker.key.id;
-        let ours = state.inventory.get_mut(id).filter(|machine| {
-            machine.key == worker.key && (machine.token.is_some() || worker.terms.taken_over)
-        });
+        let ours = state.inventory.get_mut(id);
+        let ours = ours.filter(|machine| machine.is_of(worker));
         if let Some(machine) = ours {
             machine.end_asked.get_or_insert(now);
             let ends = now.plus_millis(stop_ms);

@@ -47,6 +47,8 @@ pub const SCOPE: &str = r"^[ -~]*$";
 pub const SECRET: &str = r"^[a-zA-Z0-9_-]{44}$";
 /// The access token of a client.
 pub const ACCESS_TOKEN: &str = r"^[a-zA-Z0-9_-]{22,66}$";
+/// A client of a websocktunnel.
+pub const TUNNEL_CLIENT: &str = r"^[a-zA-Z0-9_~.%-]+$";
 /// Limits and offsets in queries.
 pub const DIGITS: &str = r"^[0-9]+$";
 
@@ -96,7 +98,8 @@ fn matches_compiled(pattern: &'static str, value: &str) -> bool {
 mod tests {
     use super::*;
 
-    const ALL: [&str; 19] = [
+    const ALL: [&str; 20] = [
+        TUNNEL_CLIENT,
         WORKER_POOL_ID,
         GENERIC_ID,
         WORKER_TYPE,

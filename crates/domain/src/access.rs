@@ -28,6 +28,21 @@ pub fn token_purpose(client_id: &ClientId) -> String {
     format!("client:{client_id}")
 }
 
+/// A value that workers and people fetch by its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretRecord {
+    pub name: String,
+    /// Encrypted JSON.
+    pub sealed_value: String,
+    pub expires: Timestamp,
+    pub last_modified: Timestamp,
+}
+
+/// Binds a sealed value to the name of its secret.
+pub fn secret_purpose(name: &str) -> String {
+    format!("secret:{name}")
+}
+
 /// A named set of scopes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoleRecord {

@@ -23,8 +23,8 @@ use crate::commands::run_worker::WorkerCommand;
 use crate::commands::{
     audit, budget, builder, client, completions, config, cost, demo, doctor, documentation, error,
     event, explain, health, image, keys, launch_config, migrate, open, overrides, pool, process,
-    provider, queue, relay, role, rules, run_worker, scope, series, serve, startup, status, task,
-    tree, up, version, wait, worker,
+    provider, queue, relay, role, rules, run_worker, scope, secret, series, serve, startup, status,
+    task, tree, up, version, wait, worker,
 };
 use crate::failure::{EXIT_CODES, Exit, Failure};
 use crate::session::Session;
@@ -200,6 +200,9 @@ enum Command {
     /// Show and expand scopes
     #[command(subcommand)]
     Scope(scope::Verb),
+    /// Manage secrets: values that workers and people fetch by name
+    #[command(subcommand)]
+    Secret(secret::Verb),
     /// Show the audit log
     #[command(subcommand)]
     Audit(audit::Verb),
@@ -371,6 +374,7 @@ impl Cli {
             Command::Client(verb) => common.ask(verb, client::run),
             Command::Role(verb) => common.ask(verb, role::run),
             Command::Scope(verb) => common.ask(verb, scope::run),
+            Command::Secret(verb) => common.ask(verb, secret::run),
             Command::Audit(verb) => common.ask(verb, audit::run),
             Command::Plan(arguments) => common.ask(arguments, code::plan),
             Command::Apply(arguments) => common.ask(arguments, code::apply),

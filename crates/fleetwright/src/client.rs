@@ -9,7 +9,7 @@ mod refusal;
 mod retry;
 mod send;
 
-pub(crate) use call::{AUTH, Call, FLEETWRIGHT, QUEUE, WORKER_MANAGER};
+pub(crate) use call::{AUTH, Call, FLEETWRIGHT, QUEUE, SECRETS, WORKER_MANAGER};
 pub(crate) use config_file::ConfigFile;
 #[cfg(feature = "import")]
 pub(crate) use credentials::credentials_of_environment;

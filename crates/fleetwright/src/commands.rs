@@ -38,6 +38,7 @@ pub(crate) mod rules;
 pub(crate) mod run_worker;
 mod runs;
 pub(crate) mod scope;
+pub(crate) mod secret;
 mod selected_workers;
 pub(crate) mod series;
 pub(crate) mod serve;

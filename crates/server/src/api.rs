@@ -30,6 +30,7 @@ pub mod request;
 pub mod request_head;
 pub mod response;
 pub mod route;
+pub mod secrets;
 mod store_error;
 mod unserved;
 mod web;
@@ -70,6 +71,7 @@ pub fn endpoints() -> &'static [Endpoint] {
             monitored(Service::Queue, &queue.concat()),
             monitored(Service::Auth, auth::ENDPOINTS),
             monitored(Service::PurgeCache, purge_cache::ENDPOINTS),
+            monitored(Service::Secrets, secrets::ENDPOINTS),
             [
                 fleetwright::ENDPOINTS,
                 fleetwright::LISTS,

@@ -8,7 +8,7 @@ use engine::Engine;
 use images::LiveBuilds;
 
 use crate::authentication::{Authenticator, Holders};
-use crate::config::Config;
+use crate::config::{Config, ConfiguredSecrets};
 use crate::events::EventStream;
 use crate::fleet_status::LastStatus;
 use crate::health::HealthMonitor;
@@ -30,6 +30,7 @@ pub struct App {
     pub engine: Arc<Engine>,
     /// The keys that builders have, too.
     pub builder_keys: Arc<Keyring>,
+    pub secrets: ConfiguredSecrets,
     pub authenticator: Arc<dyn Authenticator>,
     pub telemetry: Telemetry,
     pub events: EventStream,

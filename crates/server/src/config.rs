@@ -5,12 +5,14 @@
 
 mod artifacts;
 mod auth;
+mod configured_secrets;
 mod events;
 mod fleet;
 mod images;
 mod inline_secrets;
 mod keys;
 mod limits;
+mod metrics;
 mod notify;
 mod openid;
 mod outside_queue;
@@ -36,12 +38,14 @@ use serde::{Deserialize, Deserializer};
 
 pub use artifacts::Artifacts;
 pub use auth::{Auth, OutsideAuth, StaticClient};
+pub use configured_secrets::ConfiguredSecrets;
 pub use events::{Amqp, Events};
 pub use fleet::Fleet;
 pub use images::{ImageSecret, Images};
 use keys::KeyFile;
 pub use keys::{Keys, builder_key_file};
 pub use limits::{Limits, MAX_HEAD_BYTES};
+pub use metrics::MetricsSettings;
 pub use notify::{Email, Hook, MailServer, MailTls, Notify, Webhook};
 pub use openid::{ClientSecretError, OpenIdSettings, is_protected};
 pub use outside_queue::OutsideQueue;
@@ -87,6 +91,7 @@ pub struct Config {
     pub images: Images,
     pub page: PageSettings,
     pub log: Log,
+    pub metrics: MetricsSettings,
     /// The file of this configuration, if it has secrets.
     #[serde(skip)]
     pub file_with_secrets: Option<PathBuf>,
@@ -193,6 +198,7 @@ impl Default for Config {
             images: Images::default(),
             page: PageSettings::default(),
             log: Log::default(),
+            metrics: MetricsSettings::default(),
             file_with_secrets: None,
         }
     }
@@ -401,9 +407,8 @@ impl Config {
         if clients.any(|client| !client.client_id.starts_with("static/")) {
             return wrong("auth.static_clients.client_id", "must begin with static/");
         }
-        if self.auth.taskcluster.is_some() && !self.auth.static_clients.is_empty() {
-            let problem = "has no effect together with auth.taskcluster";
-            return wrong("auth.static_clients", problem);
+        if let Some(key) = self.auth.without_effect() {
+            return wrong(key, "has no effect together with auth.taskcluster");
         }
         Ok(())
     }

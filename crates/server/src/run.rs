@@ -81,7 +81,7 @@ pub async fn run_with(
     let address = config.listen;
     let unable = |problem| RunError::Listen { address, problem };
     let listener = TcpListener::bind(address).await.map_err(unable)?;
-    let metrics = listen_at("server.metrics_listen", config.server.metrics_listen).await?;
+    let metrics = listen_at("metrics.listen", config.metrics.listen).await?;
     let artifacts = config.artifacts.listen;
     let artifacts = artifacts.filter(|_| config.roles.include(Role::Api));
     let artifacts = listen_at("artifacts.listen", artifacts).await?;

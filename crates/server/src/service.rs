@@ -5,17 +5,19 @@ pub enum Service {
     WorkerManager,
     Queue,
     PurgeCache,
+    Secrets,
     Auth,
     /// Endpoints that Taskcluster does not have.
     Fleetwright,
 }
 
 impl Service {
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Auth,
         Self::Fleetwright,
         Self::PurgeCache,
         Self::Queue,
+        Self::Secrets,
         Self::WorkerManager,
     ];
 
@@ -24,6 +26,7 @@ impl Service {
             Self::WorkerManager => "worker-manager",
             Self::Queue => "queue",
             Self::PurgeCache => "purge-cache",
+            Self::Secrets => "secrets",
             Self::Auth => "auth",
             Self::Fleetwright => "fleetwright",
         }
@@ -34,6 +37,7 @@ impl Service {
             Self::WorkerManager => "Worker Manager",
             Self::Queue => "Queue",
             Self::PurgeCache => "Purge Cache",
+            Self::Secrets => "Secrets",
             Self::Auth => "Auth",
             Self::Fleetwright => "Fleetwright",
         }
@@ -50,6 +54,7 @@ impl Service {
                  and kept with their results."
             }
             Self::PurgeCache => "The caches that workers must delete.",
+            Self::Secrets => "Values that workers and people fetch by name.",
             Self::Auth => "Clients, roles and scopes: authentication and authorisation.",
             Self::Fleetwright => {
                 "Live events, logs and explanations, which Taskcluster does not have."

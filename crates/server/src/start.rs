@@ -38,7 +38,7 @@ use tokio::time::timeout;
 use crate::app::App;
 use crate::authentication::{Authenticator, EmbeddedAuthenticator, RemoteAuthenticator};
 use crate::background::BROKER_READER;
-use crate::config::{Config, ConfigError, OutsideQueue};
+use crate::config::{Config, ConfigError, ConfiguredSecrets, OutsideQueue};
 use crate::configured_providers::build_providers;
 use crate::events::{CatchUp, EventStream};
 use crate::health::HealthMonitor;
@@ -180,6 +180,7 @@ struct Parts {
     notices: Vec<Arc<dyn Channel>>,
     keyring: Arc<Keyring>,
     openid: Option<Arc<OpenId>>,
+    secrets: ConfiguredSecrets,
 }
 
 impl Parts {
@@ -188,6 +189,7 @@ impl Parts {
             notices: notify::channels(config)?,
             keyring: Arc::new(config.keyring()?),
             openid: open_provider(config)?,
+            secrets: ConfiguredSecrets::read(config)?,
         })
     }
 }
@@ -204,6 +206,7 @@ async fn assemble(
         notices,
         keyring,
         openid,
+        secrets,
     }: Parts,
     store: Store,
     telemetry: Telemetry,
@@ -219,13 +222,10 @@ async fn assemble(
         open_authenticator(&config, &store, &keyring, &random, now).await?;
     let demand_source = open_demands(config.queue.taskcluster.as_ref(), &clock, &random)?;
     let schemas = Schemas::new();
-    let configured = build_providers(&config, &keyring, &clock, schemas);
     let strategy_services = build_strategy_services(&config, &keyring, &clock, schemas)?;
+    let configured = build_providers(&config, &keyring, &clock, schemas);
     let providers = Providers::new(configured.into_iter().chain(further).collect());
-    warn_of_missing_providers(&store, &providers).await?;
-    for (id, problem) in providers.set_up_missing(FIRST_SET_UP).await.1 {
-        tracing::warn!(provider.id = %id, "provider {id} failed to start: {problem}");
-    }
+    set_up(&store, &providers).await?;
     let events = open_events(&config, &store, random.slugid()).await?;
     let tls = config.tls.clone().map(TlsAcceptor::new).transpose()?;
     let body_budget = BodyBudget::new(config.server.body_memory_bytes);
@@ -262,6 +262,7 @@ async fn assemble(
         config,
         engine: Arc::new(engine),
         builder_keys,
+        secrets,
         authenticator,
         telemetry,
         events,
@@ -279,6 +280,15 @@ async fn assemble(
         tree: SharedTree::default(),
         live_builds: LiveBuilds::default(),
     }))
+}
+
+/// Sets the providers up. Those that fail are tried again in the background.
+async fn set_up(store: &Store, providers: &Providers) -> Result<(), StartError> {
+    warn_of_missing_providers(store, providers).await?;
+    for (id, problem) in providers.set_up_missing(FIRST_SET_UP).await.1 {
+        tracing::warn!(provider.id = %id, "provider {id} failed to start: {problem}");
+    }
+    Ok(())
 }
 
 /// The queue: ours, or another deployment's.

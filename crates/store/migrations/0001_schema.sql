@@ -59,6 +59,16 @@ CREATE TABLE sessions (
 CREATE INDEX sessions_of_client ON sessions (client_id, kind, last_used, session_id);
 CREATE INDEX sessions_ending ON sessions (expires);
 
+-- Values that workers and people fetch by name. They are sealed with their name.
+CREATE TABLE secrets (
+    name {key} NOT NULL PRIMARY KEY,
+    sealed_value TEXT NOT NULL,
+    expires BIGINT NOT NULL,
+    last_modified BIGINT NOT NULL
+);
+
+CREATE INDEX secrets_expiring ON secrets (expires);
+
 -- Pools, the ways to start their workers, the workers, and what went wrong.
 
 CREATE TABLE worker_pools (

@@ -3,4 +3,5 @@
 pub mod clients;
 pub mod revisions;
 pub mod roles;
+pub mod secrets;
 pub mod sessions;

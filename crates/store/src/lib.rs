@@ -12,7 +12,7 @@ mod statements;
 mod tree;
 pub mod year_old;
 
-pub use access::{clients, revisions, roles, sessions};
+pub use access::{clients, revisions, roles, secrets, sessions};
 pub use configuration::{
     canary_trials, configuration_versions, configurations, documentation, image_rollouts,
     image_users, image_versions, images, worker_types,

@@ -18,7 +18,7 @@ macro_rules! lists {
 
 static ALL: &[&[&Statement]] = lists! {
     engine: migration probe turns;
-    access: clients revisions roles sessions;
+    access: clients revisions roles secrets sessions;
     configuration: canary_trials configuration_versions configurations documentation
         image_rollouts image_users image_versions images worker_types;
     cost: cost_accounts cost_reports meters;

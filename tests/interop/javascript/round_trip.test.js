@@ -114,6 +114,20 @@ test("a client and a role live through their whole life", async () => {
   assert.deepEqual([after.statusCode, after.code], [401, "AuthenticationFailed"]);
 });
 
+test("a secret lives through its whole life", async () => {
+  const secrets = new taskcluster.Secrets(options);
+  const name = "project/interop javascript";
+  const written = { secret: { token: "abc", deep: [1] }, expires: taskcluster.fromNowJSON("1 hour") };
+  await secrets.set(name, written);
+  assert.deepEqual(await secrets.get(name), written);
+  const names = await gather((query) => secrets.list(query), "secrets");
+  assert.ok(names.includes(name));
+  await secrets.remove(name);
+  const error = await refusal(secrets.get(name));
+  assert.deepEqual([error.statusCode, error.code], [404, "ResourceNotFound"]);
+  assert.match(error.message, /^Secret not found/);
+});
+
 test("temporary credentials are held to their scopes", async () => {
   const { clientId, accessToken } = options.credentials;
   const held = taskcluster.createTemporaryCredentials({
@@ -143,8 +157,8 @@ test("an error carries what the client reads from it", async () => {
 });
 
 test("a method that is not served is named", async () => {
-  const secrets = new taskcluster.Secrets(options);
-  const error = await refusal(secrets.get("project/a"));
+  const index = new taskcluster.Index(options);
+  const error = await refusal(index.findTask("project.a"));
   assert.deepEqual([error.statusCode, error.code], [404, "ResourceNotFound"]);
-  assert.match(error.message, /does not serve `secrets\.get`/);
+  assert.match(error.message, /does not serve `index\.findTask`/);
 });

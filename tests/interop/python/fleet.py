@@ -35,6 +35,7 @@ class Fleet:
         self.auth = taskcluster.Auth(options)
         self.worker_manager = taskcluster.WorkerManager(options)
         self.purge_cache = taskcluster.PurgeCache(options)
+        self.secrets = taskcluster.Secrets(options)
 
 
 def unique(word):

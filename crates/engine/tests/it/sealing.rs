@@ -1,11 +1,11 @@
-//! Access tokens are sealed again with the first key, so that older keys can be removed.
+//! Access tokens and secrets are sealed again with the first key, so that older keys can be removed.
 
 use std::sync::Arc;
 
 use access::Secret;
 use access::seal::{Key, Keyring, generate_key};
 use domain::Version;
-use domain::access::{ClientRecord, token_purpose};
+use domain::access::{ClientRecord, SecretRecord, secret_purpose, token_purpose};
 use domain::id::ClientId;
 use engine::access::{Sealed, seal_again};
 use rand::SeedableRng as _;
@@ -107,4 +107,68 @@ async fn a_token_that_no_key_opens_stays_and_is_counted() {
     assert_eq!((done.n_again, done.n_shut), (1, 1));
     let after = clients(&world).await;
     assert_eq!(before[0], after[0]);
+}
+
+fn secret(world: &World, keyring: &Keyring, number: usize) -> SecretRecord {
+    let name = format!("s/{number:05}");
+    let value = Secret::new(format!("{{\"number\":{number}}}"));
+    let mut random = StdRng::seed_from_u64(number as u64);
+    SecretRecord {
+        sealed_value: keyring.seal(&secret_purpose(&name), &value, &mut random),
+        name,
+        expires: world.now(),
+        last_modified: world.now(),
+    }
+}
+
+async fn put(world: &World, secrets: Vec<SecretRecord>) {
+    let written = world.engine.store.write("test", move |tx| {
+        for secret in &secrets {
+            store::secrets::put(tx, secret)?;
+        }
+        Ok::<_, StoreError>(())
+    });
+    written.await.unwrap();
+}
+
+async fn secrets(world: &World) -> Vec<SecretRecord> {
+    let store = &world.engine.store;
+    let read = store.read("test", |tx| store::secrets::list(tx, "", 100_000));
+    read.await.unwrap()
+}
+
+#[tokio::test]
+async fn secrets_of_an_older_key_are_sealed_again_and_open_without_it() {
+    let (old, both, new) = (keyring(&["o"]), keyring(&["new", "o"]), keyring(&["new"]));
+    for n_secrets in sizes_around("engine::access::sealing::SECRETS_PAGE", 8) {
+        let world = World::new().await;
+        let records = (0..n_secrets).map(|number| secret(&world, &old, number));
+        put(&world, records.collect()).await;
+        let (store, random) = (&world.engine.store, &world.engine.random);
+        let done = seal_again(store, &both, random).await.unwrap();
+        assert_eq!((done.n_again, done.n_shut), (n_secrets, 0));
+        let again = seal_again(store, &both, random).await.unwrap();
+        assert_eq!(again, Sealed::default());
+        let sealed = secrets(&world).await;
+        assert_eq!(sealed.len(), n_secrets);
+        for (number, secret) in sealed.iter().enumerate() {
+            let value = new.open(&secret_purpose(&secret.name), &secret.sealed_value);
+            assert_eq!(value.unwrap().expose(), format!("{{\"number\":{number}}}"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_secret_that_no_key_opens_stays_and_is_counted() {
+    let world = World::new().await;
+    let (lost, old) = (keyring(&["lost"]), keyring(&["o"]));
+    let both = vec![secret(&world, &lost, 1), secret(&world, &old, 2)];
+    put(&world, both.clone()).await;
+    let (store, random) = (&world.engine.store, &world.engine.random);
+    let now = keyring(&["new", "o"]);
+    let done = seal_again(store, &now, random).await.unwrap();
+    assert_eq!((done.n_again, done.n_shut), (1, 1));
+    let after = secrets(&world).await;
+    assert_eq!(after[0], both[0]);
+    assert_ne!(after[1], both[1]);
 }

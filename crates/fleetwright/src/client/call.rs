@@ -1,6 +1,6 @@
 //! One API call with its purpose, for messages.
 
-pub(crate) use api_client::{AUTH, FLEETWRIGHT, QUEUE, WORKER_MANAGER};
+pub(crate) use api_client::{AUTH, FLEETWRIGHT, QUEUE, SECRETS, WORKER_MANAGER};
 use bytes::Bytes;
 use reqwest::Method;
 use serde_json::Value;

@@ -29,6 +29,13 @@ pub(super) fn configuration(text: &str) -> Result<String, String> {
     )
 }
 
+pub(super) fn secret(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.contains(char::is_control) {
+        return Err("a secret has a name, such as worker-pool:demo/linux".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
 /// A name without a slash is the pool `worker-manager/…`.
 pub(super) fn worker_type(text: &str) -> Result<String, String> {
     let pool = if text.contains('/') {

@@ -1,6 +1,9 @@
-//! The blocks of shell commands in the documentation.
+//! The blocks of shell commands in the documentation, and the shell that runs them.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::world::{Done, Home};
 
 /// The folder of the documentation.
 pub(crate) fn root() -> PathBuf {
@@ -54,4 +57,24 @@ pub(crate) fn block(file: &str, start: &str) -> String {
     let mut all = blocks().into_iter();
     let found = all.find(|block| block.file == file && block.text.starts_with(start));
     found.unwrap().text
+}
+
+/// A shell with the program on its PATH and the owner's credentials of the server, if given.
+pub(crate) fn shell(home: &Home, folder: &Path, script: &str) -> Done {
+    std::fs::create_dir_all(home.path("bin")).unwrap();
+    let link = home.path("bin/fleetwright");
+    if !link.exists() {
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_fleetwright"), &link).unwrap();
+    }
+    let path = std::env::var("PATH").unwrap_or_default();
+    let path = format!("{}:{path}", home.path("bin").display());
+    let mut command: Command = home.bare_command(Path::new("/bin/sh"), &["-euc", script]);
+    command.env("PATH", path).current_dir(folder);
+    Done::of(command.output().unwrap())
+}
+
+pub(crate) fn run_in(home: &Home, folder: &Path, script: &str) -> String {
+    let done = shell(home, folder, script);
+    assert_eq!(done.code, 0, "{script}\n{}\n{}", done.out, done.err);
+    done.out
 }

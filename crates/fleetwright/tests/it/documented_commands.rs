@@ -3,15 +3,12 @@
 //! Every block of shell commands is either run or skipped with a reason. A new block fails the test
 //! until it is in the list.
 
-use std::io::{BufRead as _, BufReader};
-use std::path::Path;
-use std::process::{Command, Stdio};
-
-use crate::command_blocks::{Block, block, blocks, root};
+use crate::command_blocks::{Block, block, blocks, root, run_in, shell};
 use crate::configuration::BUILD;
+use crate::documented_operations::{keys, postgres};
 use crate::launch_configs::with_launch_configs;
 use crate::selected_workers::with_configuration;
-use crate::world::{Done, Home, Server};
+use crate::world::{Home, Server};
 
 /// How a test runs a block, by its file and the beginning of its first line.
 const BLOCKS: &[(&str, &str, Way)] = &[
@@ -48,6 +45,7 @@ const BLOCKS: &[(&str, &str, Way)] = &[
         Way::Skip("needs a program that makes single workers; the tests of the server have one"),
     ),
     ("docs/api.md", ". DIR/owner.env", Way::Run(declared_worker)),
+    ("docs/api.md", "echo '{", Way::Run(secrets)),
     (
         "docs/api.md",
         "curl -X POST",
@@ -197,26 +195,6 @@ fn way_of(block: &Block) -> Option<Way> {
     BLOCKS.iter().find(known).map(|(_, _, way)| *way)
 }
 
-/// A shell with the program on its PATH and the owner's credentials of the server, if given.
-fn shell(home: &Home, folder: &Path, script: &str) -> Done {
-    std::fs::create_dir_all(home.path("bin")).unwrap();
-    let link = home.path("bin/fleetwright");
-    if !link.exists() {
-        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_fleetwright"), &link).unwrap();
-    }
-    let path = std::env::var("PATH").unwrap_or_default();
-    let path = format!("{}:{path}", home.path("bin").display());
-    let mut command: Command = home.bare_command(Path::new("/bin/sh"), &["-euc", script]);
-    command.env("PATH", path).current_dir(folder);
-    Done::of(command.output().unwrap())
-}
-
-fn run_in(home: &Home, folder: &Path, script: &str) -> String {
-    let done = shell(home, folder, script);
-    assert_eq!(done.code, 0, "{script}\n{}\n{}", done.out, done.err);
-    done.out
-}
-
 /// Sources the owner's file of this server first.
 fn as_owner(server: &Server, script: &str) -> String {
     let owner = server.home.path("data/owner.env");
@@ -273,6 +251,7 @@ macro_rules! runs {
 runs! {
     the_readme_leads_to_a_first_task_and_its_log, "README.md", ". ~/.local";
     the_api_guide_leads_to_a_registered_worker, "docs/api.md", ". DIR/owner.env";
+    the_commands_about_secrets_work, "docs/api.md", "echo '{";
     the_commands_about_documentation_work, "docs/documentation.md", "fleetwright documentation check";
     the_commands_about_events_work, "docs/events.md", "fleetwright event tail";
     the_commands_about_roles_of_people_work, "docs/page.md", "fleetwright role create";
@@ -300,6 +279,15 @@ fn first_task(block: &Block) {
     let out = run_in(&server.home, &server.home.path("."), &text);
     assert!(out.lines().any(|line| line == "hello"), "{out}");
     assert!(out.contains("Plan 1 ("), "{out}");
+}
+
+fn secrets(block: &Block) {
+    let server = Server::without_pools();
+    let owner = server.home.read("data/owner.env");
+    let text = format!("{owner}\n{}", block.text);
+    let out = run_in(&server.home, &server.home.path("."), &text);
+    assert!(out.contains("\"token\": \"abc\""), "{out}");
+    assert!(out.ends_with("project/demo\n"), "{out}");
 }
 
 fn declared_worker(session: &Block) {
@@ -475,70 +463,6 @@ fn launch_configs(block: &Block) {
     ] {
         assert!(out.contains(part), "{part}: {out}");
     }
-}
-
-/// The server of the guide, with folders and a database of the test, and without a proxy.
-fn postgres(setup: &Block) {
-    let home = Home::new();
-    let here = |text: &str| {
-        ["/etc/fleetwright", "/var/lib/fleetwright"]
-            .iter()
-            .fold(text.to_owned(), |text, folder| {
-                let inside = home.path(folder.trim_start_matches('/'));
-                text.replace(folder, inside.to_str().unwrap())
-            })
-    };
-    run_in(&home, &home.path("."), &here(&setup.text));
-    let guide = std::fs::read_to_string(root().join("docs/operations.md")).unwrap();
-    let (_, guide) = guide.split_once("## With PostgreSQL").unwrap();
-    let (_, config) = guide.split_once("```toml\n").unwrap();
-    let (config, _) = config.split_once("```").unwrap();
-    let database = testing::databases::Database::empty_postgres();
-    let url = database.as_ref().map_or_else(
-        || format!("sqlite:{}", home.path("db.sqlite").display()),
-        |database| database.url.clone(),
-    );
-    let lines = here(config);
-    let lines = lines.lines().map(|line| match line.split_once(" = ") {
-        Some(("listen", _)) => "listen = \"127.0.0.1:0\"".to_owned(),
-        Some(("url", _)) => format!("url = {url:?}"),
-        Some(("root_url", _)) => String::new(),
-        _ => line.to_owned(),
-    });
-    let lines: Vec<_> = lines.collect();
-    home.write("etc/fleetwright/fleetwright.toml", &lines.join("\n"));
-
-    let start = here(&block("docs/operations.md", "fleetwright doctor"));
-    let (doctor, serve) = start.split_once('\n').unwrap();
-    let said = run_in(&home, &home.path("."), doctor);
-    assert!(said.contains("1 client can sign in"), "{said}");
-    assert!(!said.contains("bad  "), "{said}");
-    let serve: Vec<&str> = serve.split_whitespace().skip(1).collect();
-    let mut server = home.command(&serve);
-    let mut server = server.stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
-    let ready = "fleetwright is ready at ";
-    let url = lines.find_map(|line| Some(line.unwrap().strip_prefix(ready)?.to_owned()));
-    let enter = here(&block("docs/operations.md", "export TASKCLUSTER_ROOT_URL"));
-    let enter = enter.replace("https://fleet.example.com", &url.unwrap());
-    let done = shell(&home, &home.path("."), &enter);
-    server.kill().unwrap();
-    server.wait().unwrap();
-    assert_eq!(done.code, 0, "{}", done.err);
-    assert!(done.out.contains("static"), "{}", done.out);
-}
-
-fn keys(block_of_first: &Block) {
-    let home = Home::new();
-    let rotate = block("docs/operations.md", "(umask 077");
-    run_in(
-        &home,
-        &home.path("."),
-        &format!("{}\n{rotate}", block_of_first.text),
-    );
-    let keys = home.read("keys");
-    let names: Vec<_> = keys.lines().map(|line| &line[..2]).collect();
-    assert_eq!(names, ["k2", "k1"]);
 }
 
 fn three_clouds(block: &Block) {

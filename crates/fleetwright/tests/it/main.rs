@@ -16,6 +16,7 @@ mod costs;
 mod demo;
 mod documentation;
 mod documented_commands;
+mod documented_operations;
 mod evaluation;
 mod event;
 mod failing_program;

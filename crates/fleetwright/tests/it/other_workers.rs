@@ -62,7 +62,7 @@ provider:
   workerGroup: $(get workerGroup)
   workerID: $id
   staticSecret: $(get staticSecret)
-getSecrets: false
+getSecrets: true
 worker:
   implementation: generic-worker
   path: $(command -v generic-worker)

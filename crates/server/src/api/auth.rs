@@ -6,6 +6,7 @@ mod hawk;
 mod roles;
 mod scopes;
 mod table;
+mod websocktunnel;
 
 pub use table::ENDPOINTS;
 

@@ -105,7 +105,7 @@ impl Server {
         Self::of(app, site, connections)
     }
 
-    /// The server at `server.metrics_listen`.
+    /// The server at `metrics.listen`.
     pub fn of_metrics(app: Arc<App>) -> Self {
         let connections = Connections::new(&app.config.server);
         Self::of(app, Site::Metrics, connections)
@@ -373,7 +373,8 @@ impl Site {
 /// Whether this server answers the service, not a Taskcluster deployment.
 fn is_ours(app: &App, service: Service) -> bool {
     match service {
-        Service::Auth => app.authenticator.embedded().is_some(),
+        // Beside another auth service is the secrets service of its deployment.
+        Service::Auth | Service::Secrets => app.authenticator.embedded().is_some(),
         Service::Queue | Service::PurgeCache => !app.engine.demand_source.is_outside(),
         Service::WorkerManager | Service::Fleetwright => true,
     }

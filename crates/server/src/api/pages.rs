@@ -3,8 +3,9 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use access::Secret;
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HOST, HeaderName};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, WWW_AUTHENTICATE};
 use http::{HeaderValue, Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -87,17 +88,41 @@ async fn ready(app: &App) -> Response {
     text(StatusCode::OK, body)
 }
 
-/// Answers all who ask at `server.metrics_listen`.
+/// Answers all requests at `metrics.listen`, or those with the token.
 pub fn answer_metrics(app: &App, head: &RequestHead) -> Response {
     let is_read = head.method == Method::GET || head.method == Method::HEAD;
-    if is_read && head.uri.path() == "/metrics" {
+    if !is_read || head.uri.path() != "/metrics" {
+        return not_found();
+    }
+    match &app.secrets.metrics_token {
+        Some(token) => metrics_by_token(app, head, token),
+        None => all_metrics(app),
+    }
+}
+
+fn metrics_by_token(app: &App, head: &RequestHead, token: &Secret) -> Response {
+    let mut given = head.headers.get_all(AUTHORIZATION).iter();
+    let given = match (given.next(), given.next()) {
+        (Some(value), None) => value.to_str().ok(),
+        _ => None,
+    };
+    let given = given.and_then(|value| value.split_once(' '));
+    let is_token = given.is_some_and(|(scheme, given)| {
+        scheme.eq_ignore_ascii_case("bearer") && Secret::new(given.trim()) == *token
+    });
+    if is_token {
         return all_metrics(app);
     }
-    not_found()
+    let problem = "give the token of `metrics.token_file`: Authorization: Bearer <token>\n";
+    let mut refused = text(StatusCode::UNAUTHORIZED, problem);
+    let scheme = HeaderValue::from_static("Bearer");
+    refused.headers_mut().insert(WWW_AUTHENTICATE, scheme);
+    refused.extensions_mut().insert(Private);
+    refused
 }
 
 /// Metrics contain names of pools, so only programs on this machine may read them, unless they
-/// have an address of their own.
+/// have an address or a token of their own.
 ///
 /// A forwarded request comes from elsewhere. A browser on this machine may send a request for a
 /// site whose name points at this machine: then its `Host` is the site's name.
@@ -107,11 +132,13 @@ fn metrics(app: &App, head: &RequestHead) -> Response {
         FORWARDED.contains(&name) || name.starts_with("x-forwarded-")
     };
     let is_local = head.sender.peer.ip().to_canonical().is_loopback() && names_this_machine(head);
-    let has_address = app.config.server.metrics_listen.is_some();
-    if has_address || !is_local || head.headers.keys().any(is_forwarded) {
-        return not_found();
+    let has_address = app.config.metrics.listen.is_some();
+    match &app.secrets.metrics_token {
+        _ if has_address => not_found(),
+        Some(token) => metrics_by_token(app, head, token),
+        None if !is_local || head.headers.keys().any(is_forwarded) => not_found(),
+        None => all_metrics(app),
     }
-    all_metrics(app)
 }
 
 fn all_metrics(app: &App) -> Response {

@@ -118,7 +118,11 @@ fn exchanges(service: Service, root_url: &str) -> Value {
 fn exchange_prefix(service: Service) -> String {
     match service {
         Service::Fleetwright => "exchange/fleetwright/v1/".to_owned(),
-        Service::Auth | Service::PurgeCache | Service::Queue | Service::WorkerManager => {
+        Service::Auth
+        | Service::PurgeCache
+        | Service::Queue
+        | Service::Secrets
+        | Service::WorkerManager => {
             format!("exchange/taskcluster-{}/v1/", service.as_str())
         }
     }

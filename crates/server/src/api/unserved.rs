@@ -19,16 +19,38 @@ const PAGE: &str = "docs/api.md#methods-that-are-not-served";
 /// Service, method, verb and route.
 type UnservedMethod = (&'static str, &'static str, Verb, &'static str);
 
-/// Services of which nothing is served.
-const ABSENT: [&str; 7] = [
-    "github",
-    "hooks",
-    "index",
-    "notify",
-    "object",
-    "secrets",
-    "web-server",
+/// Services of which nothing is served, each with an alternative.
+const ABSENT: [(&str, &str); 6] = [
+    (
+        "github",
+        "let a program that GitHub calls create the tasks, with `queue.createTask`",
+    ),
+    (
+        "hooks",
+        "let a timer or a program of your own create the tasks, with `queue.createTask`",
+    ),
+    (
+        "index",
+        "find tasks by their group (`queue.listTaskGroup`), or keep the ids of tasks that others \
+         need",
+    ),
+    (
+        "notify",
+        "configure the notices of this server (docs/notifications.md), or listen to its events \
+         (docs/events.md)",
+    ),
+    (
+        "object",
+        "store files as artifacts of tasks, with the `storageType` s3",
+    ),
+    (
+        "web-server",
+        "see the pages of this server, at its root URL",
+    ),
 ];
+/// For methods of `auth`.
+const OTHER_CREDENTIALS: &str = "give the credentials to workers by their launch config (such as \
+     an instance profile), or as a secret (`secrets.get`)";
 
 /// Each service of Taskcluster has these.
 const MONITORING: [(&str, &str); 4] = [
@@ -48,7 +70,6 @@ const METHODS: &[UnservedMethod] = &[
     ("auth", "azureContainers", Get, "/azure/<account>/containers"),
     ("auth", "azureContainerSAS", Get, "/azure/<account>/containers/<container>/<level>"),
     ("auth", "sentryDSN", Get, "/sentry/<project>/dsn"),
-    ("auth", "websocktunnelToken", Get, "/websocktunnel/<wstAudience>/<wstClient>"),
     ("auth", "gcpCredentials", Get, "/gcp/credentials/<projectId>/<serviceAccount>"),
     ("auth", "listGithubApps", Get, "/github/apps"),
     ("auth", "githubRepoToken", Post, "/github/<appName>/<owner>/repo-token"),
@@ -92,10 +113,6 @@ const METHODS: &[UnservedMethod] = &[
     ("object", "startDownload", Put, "/start-download/<name>"),
     ("object", "object", Get, "/metadata/<name>"),
     ("object", "download", Get, "/download/<name>"),
-    ("secrets", "set", Put, "/secret/<name>"),
-    ("secrets", "remove", Delete, "/secret/<name>"),
-    ("secrets", "get", Get, "/secret/<name>"),
-    ("secrets", "list", Get, "/secrets"),
     ("web-server", "taskGroupProfile", Get, "/task-group/<taskGroupId>/profile"),
     ("web-server", "taskProfile", Get, "/task/<taskId>/profile"),
 ];
@@ -128,7 +145,8 @@ fn find(app: &App, verb: Verb, path: &str) -> Option<Found> {
 fn find_absent(service: &str, verb: Verb, path: &str) -> Option<Found> {
     let of_service = METHODS.iter().filter(|method| method.0 == service);
     let of_service = of_service.map(|(_, name, verb, route)| (*name, *verb, *route));
-    let is_absent = ABSENT.contains(&service);
+    let absent = ABSENT.iter().find(|(absent, _)| *absent == service);
+    let is_absent = absent.is_some();
     let monitoring = MONITORING.iter().filter(|_| is_absent);
     let monitoring = monitoring.map(|(name, route)| (*name, Get, *route));
     let segments = segments(path)?;
@@ -139,12 +157,17 @@ fn find_absent(service: &str, verb: Verb, path: &str) -> Option<Found> {
             let route = take_apart(route, Some("name"));
             Some((name, parameters(&route, &segments).ok()??))
         })?;
-    let why = match is_absent {
-        true => format!("it has no service `{service}`"),
-        false => "it makes no credentials for other services".to_owned(),
+    let (why, instead) = match absent {
+        Some((_, instead)) => (format!("it has no service `{service}`"), *instead),
+        None => {
+            let why = "it makes no such credentials for other services".to_owned();
+            (why, OTHER_CREDENTIALS)
+        }
     };
-    let text =
-        format!("Fleetwright does not serve `{service}.{name}` of Taskcluster: {why}. See {PAGE}");
+    let text = format!(
+        "Fleetwright does not serve `{service}.{name}` of Taskcluster: {why}. Instead, {instead}. \
+         See {PAGE}"
+    );
     Some((name, parameters, text))
 }
 
@@ -158,12 +181,12 @@ fn find_elsewhere(app: &App, service: &str, verb: Verb, path: &str) -> Option<Fo
     let auth = config.auth.taskcluster.as_ref().map(|it| &it.root_url);
     let url = match service {
         Service::Queue | Service::PurgeCache => queue,
-        Service::Auth => auth,
+        Service::Auth | Service::Secrets => auth,
         Service::WorkerManager | Service::Fleetwright => None,
     };
     let why = match url {
-        Some(url) => format!("this server uses the service of {url}"),
-        None => "this process does not have the role `api`".to_owned(),
+        Some(url) => format!("this server uses the service of {url}: call it there"),
+        None => "this process does not have the role `api`: call one that has it".to_owned(),
     };
     let service = service.as_str();
     let text = format!(
@@ -184,7 +207,8 @@ mod tests {
             let known = Service::ALL.into_iter().find(|it| it.as_str() == *service);
             let found = known.map(|service| served.find(service, *verb, route));
             assert!(matches!(found, None | Some(Ok(None))), "{service}.{name}");
-            assert_eq!(known.is_none(), ABSENT.contains(service), "{service}");
+            let is_absent = ABSENT.iter().any(|(absent, _)| absent == service);
+            assert_eq!(known.is_none(), is_absent, "{service}");
         }
     }
 }

@@ -3,8 +3,8 @@
 
 use domain::time::{DAY_MS, Timestamp};
 use store::{
-    budgets, configuration_versions, cost_accounts, image_versions, processes, relays, sessions,
-    turns,
+    budgets, configuration_versions, cost_accounts, image_versions, processes, relays, secrets,
+    sessions, turns,
 };
 
 use super::deletions::{DeletionTally, Deletions};
@@ -47,6 +47,8 @@ pub(super) async fn forget_replaced(
     tally.add("replaced", steps.await);
     let ended = delete("session_expire", now, sessions::delete_ended);
     tally.add("sessions", ended.await);
+    let expired = delete("secret_expire", now, secrets::delete_expired);
+    tally.add("secrets", expired.await);
     let silent = days_ago(SILENT_RELAYS_KEPT_DAYS);
     let silent = delete("relay_expire", silent, relays::delete_silent);
     tally.add("relays", silent.await);

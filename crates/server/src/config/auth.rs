@@ -15,6 +15,8 @@ pub struct Auth {
     pub static_clients: Vec<StaticClient>,
     /// Whether to accept signatures without the query, as the Rust client makes them.
     pub accept_mac_over_path_only: bool,
+    /// File with the secret that websocktunnel servers verify tokens with.
+    pub websocktunnel_secret_file: Option<PathBuf>,
     /// Uses this Taskcluster deployment's clients and roles instead of our own.
     pub taskcluster: Option<OutsideAuth>,
 }
@@ -43,6 +45,21 @@ pub struct OutsideAuth {
     pub access_token: Option<Secret>,
     #[serde(default)]
     pub access_token_file: Option<PathBuf>,
+}
+
+impl Auth {
+    /// A key that another auth service makes useless.
+    pub(super) fn without_effect(&self) -> Option<&'static str> {
+        self.taskcluster.as_ref()?;
+        let keys = [
+            (!self.static_clients.is_empty(), "auth.static_clients"),
+            (
+                self.websocktunnel_secret_file.is_some(),
+                "auth.websocktunnel_secret_file",
+            ),
+        ];
+        keys.into_iter().find(|(is_set, _)| *is_set).map(|it| it.1)
+    }
 }
 
 impl StaticClient {

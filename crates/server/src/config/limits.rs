@@ -1,7 +1,5 @@
 //! The section `[server]`: limits of connections, requests and replies.
 
-use std::net::SocketAddr;
-
 use serde::Deserialize;
 
 /// Maximum size of the head of a request.
@@ -35,8 +33,6 @@ pub struct Limits {
     pub open_calls_per_minute: u32,
     /// Number of trusted proxies before the server; each adds to `X-Forwarded-For`.
     pub trusted_proxies: u8,
-    /// An address of its own for `/metrics`, open to all who reach it.
-    pub metrics_listen: Option<SocketAddr>,
     /// Validate our own replies against their schemas. For tests: it is slow.
     pub check_responses: bool,
 }
@@ -56,7 +52,6 @@ impl Default for Limits {
             body_memory_bytes: 128 * 1024 * 1024,
             open_calls_per_minute: 6_000,
             trusted_proxies: 0,
-            metrics_listen: None,
             check_responses: false,
         }
     }

@@ -39,6 +39,8 @@ impl Config {
             )
             .chain(self.images.artifacts.as_ref().and_then(artifacts_key))
             .chain(self.tree.secret_files())
+            .chain(self.auth.websocktunnel_secret_file.as_deref())
+            .chain(self.metrics.token_file.as_deref())
     }
 }
 

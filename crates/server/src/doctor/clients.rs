@@ -1,6 +1,7 @@
-//! Checks who can sign in, and whether the keys open the access tokens in the database.
+//! Checks who can sign in, and whether the keys open access tokens and secrets in the database.
 
-use domain::access::{ClientRecord, token_purpose};
+use access::seal::Keyring;
+use domain::access::{ClientRecord, SecretRecord, secret_purpose, token_purpose};
 use domain::id::ClientId;
 use domain::time::Clock as _;
 use engine::clock::SystemClock;
@@ -11,6 +12,8 @@ use crate::finding::Finding;
 
 /// Clients are read in pages of this size.
 const PAGE: u32 = 100;
+/// And secrets, of which each may have a megabyte.
+const SECRETS_PAGE: u32 = 8;
 /// Clients whose names begin so are those of the configuration, and our own.
 const STATIC: &str = "static/";
 
@@ -22,8 +25,10 @@ pub(super) struct StoredClients {
     /// Those whose tokens no key opens.
     n_shut: usize,
     first_shut: Option<ClientId>,
-    /// Those whose tokens are not sealed with the current key.
+    /// Tokens and secrets that are not sealed with the current key.
     n_old: usize,
+    /// Secrets that no key opens.
+    n_shut_secrets: usize,
 }
 
 impl StoredClients {
@@ -55,9 +60,36 @@ impl StoredClients {
             }
             read.n_shut += shut.count();
             if clients.len() < PAGE as usize {
-                return Some(read);
+                break;
             }
             after = clients.into_iter().next_back().map(|last| last.client_id);
+        }
+        read.count_secrets(&keyring, store).await?;
+        Some(read)
+    }
+
+    async fn count_secrets(&mut self, keyring: &Keyring, store: &Store) -> Option<()> {
+        let mut after = String::new();
+        loop {
+            let from = after.clone();
+            let page = store.scan("doctor_secrets", move |tx| {
+                store::secrets::list(tx, &from, SECRETS_PAGE)
+            });
+            let secrets = page.await.ok()?;
+            let is_old = |secret: &&SecretRecord| !keyring.is_current(&secret.sealed_value);
+            let is_shut = |secret: &&SecretRecord| {
+                let purpose = secret_purpose(&secret.name);
+                keyring.open(&purpose, &secret.sealed_value).is_err()
+            };
+            self.n_old += secrets.iter().filter(is_old).count();
+            self.n_shut_secrets += secrets.iter().filter(is_shut).count();
+            match secrets
+                .last()
+                .filter(|_| secrets.len() == SECRETS_PAGE as usize)
+            {
+                Some(last) => after.clone_from(&last.name),
+                None => return Some(()),
+            }
         }
     }
 }
@@ -90,17 +122,25 @@ pub(super) fn sealed_tokens(config: &Config, stored: &StoredClients) -> Option<F
             "add the lines of the previous keys below the current one in keys.file",
         ));
     }
+    if stored.n_shut_secrets > 0 {
+        return Some(Finding::bad(
+            format!("no key decrypts {} secrets", stored.n_shut_secrets),
+            "add the lines of the previous keys below the current one in keys.file",
+        ));
+    }
     let older: Vec<&str> = keyring.older_ids().collect();
     let older = older.join(", ");
     match (older.as_str(), stored.n_old) {
         ("", _) => None,
         (_, 0) => Some(Finding::good(format!(
-            "no access token needs the keys {older} any more; docs/operations.md says when their \
-             lines can go"
+            "no access token or secret needs the keys {older} any more; docs/operations.md says \
+             when their lines can go"
         ))),
         (_, n_old) => Some(Finding::warning(
-            format!("{n_old} access tokens are still sealed with one of the keys {older}"),
-            "keep these lines in keys.file: a running server seals the tokens again within ten \
+            format!(
+                "{n_old} access tokens or secrets are still sealed with one of the keys {older}"
+            ),
+            "keep these lines in keys.file: a running server seals them again within ten \
              minutes",
         )),
     }

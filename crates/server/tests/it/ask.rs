@@ -88,6 +88,9 @@ impl Who {
     }
 }
 
+/// Whose name a path of a test may begin with.
+const SERVICES: [&str; 5] = ["auth", "queue", "purge-cache", "secrets", "fleetwright"];
+
 pub(crate) struct Ask {
     server: Arc<Server>,
     pub(crate) method: Method,
@@ -108,7 +111,7 @@ impl Ask {
     pub(crate) fn new(server: Arc<Server>, method: Method, path: &str, now: Timestamp) -> Self {
         let path = match path.split_once(':') {
             Some(("root", path)) => path.to_owned(),
-            Some((service @ ("auth" | "queue" | "purge-cache" | "fleetwright"), path)) => {
+            Some((service, path)) if SERVICES.contains(&service) => {
                 format!("/api/{service}/v1{path}")
             }
             Some(_) | None => format!("/api/worker-manager/v1{path}"),

@@ -156,7 +156,7 @@ async fn keys_that_are_still_needed_are_named() {
     let needed = bad(&needed);
     assert_eq!(
         needed,
-        ["3 access tokens are still sealed with one of the keys k1"]
+        ["3 access tokens or secrets are still sealed with one of the keys k1"]
     );
     // As the background task does.
     let options = Options {
@@ -171,7 +171,7 @@ async fn keys_that_are_still_needed_are_named() {
     drop(store);
     let findings = examine(&config).await;
     assert_eq!(bad(&findings), Vec::<&str>::new());
-    let spare = "no access token needs the keys k1 any more";
+    let spare = "no access token or secret needs the keys k1 any more";
     let is_said = |finding: &Finding| finding.what.starts_with(spare);
     assert!(findings.iter().any(is_said), "{findings:?}");
 }

@@ -81,3 +81,29 @@ on_both!(the_doctor_counts_all_clients_that_no_key_opens, |world| {
         assert_eq!(told.unwrap_or(0), count);
     }
 });
+
+on_both!(the_doctor_counts_all_secrets_that_no_key_opens, |world| {
+    let mut n_there = 0;
+    for count in sizes_around("server::doctor::clients::SECRETS_PAGE", 8) {
+        let now = world.now();
+        world
+            .write(move |tx| {
+                for number in n_there..count {
+                    let secret = domain::access::SecretRecord {
+                        name: format!("s/{number:05}"),
+                        sealed_value: "sealed by a lost key".to_owned(),
+                        expires: now,
+                        last_modified: now,
+                    };
+                    store::secrets::put(tx, &secret)?;
+                }
+                Ok(())
+            })
+            .await;
+        n_there = count;
+        let findings = examine(&world.app.config).await;
+        let expected = format!("no key decrypts {count} secrets");
+        let is_said = findings.iter().any(|finding| finding.what == expected);
+        assert_eq!(is_said, count > 0, "{count}: {findings:?}");
+    }
+});

@@ -85,7 +85,7 @@ async fn no_header_makes_a_request_local_and_any_of_a_proxy_makes_it_foreign() {
 #[tokio::test]
 async fn metrics_with_an_address_of_their_own_are_read_there_by_everybody_and_nowhere_else() {
     let world = World::open(Database::sqlite(), |config| {
-        config.server.metrics_listen = Some(([192, 0, 2, 1], 9090).into());
+        config.metrics.listen = Some(([192, 0, 2, 1], 9090).into());
     })
     .await;
     assert!(is_hidden(metrics(&world).locally()).await);
@@ -108,4 +108,73 @@ async fn metrics_with_an_address_of_their_own_are_read_there_by_everybody_and_no
     ] {
         assert_eq!(ask(http::Method::GET, path).await.status, 404, "{path}");
     }
+}
+
+fn with_token(folder: &tempfile::TempDir, config: &mut server::config::Config) {
+    let file = folder.path().join("token");
+    std::fs::write(&file, "a-token-of-the-scraper-alone\n").unwrap();
+    config.metrics.token_file = Some(file);
+}
+
+/// Requests with a token that is not the right one, and one that is.
+async fn only_the_token_opens(ask: impl Fn() -> Ask) {
+    for header in [
+        "",
+        "Bearer",
+        "Bearer ",
+        "Bearer a-token-of-the-scraper-alon",
+        "Bearer a-token-of-the-scraper-alone2",
+        "Basic a-token-of-the-scraper-alone",
+        "a-token-of-the-scraper-alone",
+    ] {
+        let refused = ask().header("authorization", header).await;
+        assert_eq!(refused.status, 401, "{header}");
+        assert_eq!(refused.header("www-authenticate"), "Bearer");
+        assert_eq!(refused.header("access-control-allow-origin"), "");
+        assert!(!refused.text.contains("fleetwright_build_info"));
+    }
+    assert_eq!(ask().await.status, 401);
+    let right = "Bearer a-token-of-the-scraper-alone";
+    let twice = ask().header("authorization", right);
+    let twice = twice.header("authorization", right).await;
+    assert_eq!(twice.status, 401);
+    for scheme in ["Bearer", "bearer"] {
+        let header = right.replace("Bearer", scheme);
+        let answer = ask().header("authorization", &header).await;
+        assert_eq!(answer.status, 200, "{header}");
+        assert!(answer.text.contains("fleetwright_build_info"));
+    }
+}
+
+#[tokio::test]
+async fn with_a_token_metrics_are_read_from_anywhere_by_those_who_have_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let world = World::open(Database::sqlite(), |config| with_token(&folder, config)).await;
+    only_the_token_opens(|| metrics(&world)).await;
+    only_the_token_opens(|| metrics(&world).locally()).await;
+    let proxied = || metrics(&world).header("x-forwarded-for", "192.0.2.9");
+    only_the_token_opens(proxied).await;
+    assert!(!world.log.text().contains("of-the-scraper"));
+}
+
+#[tokio::test]
+async fn an_address_of_its_own_may_need_a_token_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let world = World::open(Database::sqlite(), |config| {
+        with_token(&folder, config);
+        config.metrics.listen = Some(([192, 0, 2, 1], 9090).into());
+    })
+    .await;
+    let door = Arc::new(Server::of_metrics(Arc::clone(&world.app)));
+    only_the_token_opens(|| {
+        Ask::new(
+            Arc::clone(&door),
+            http::Method::GET,
+            "root:/metrics",
+            world.now(),
+        )
+    })
+    .await;
+    let elsewhere = metrics(&world).header("authorization", "Bearer a-token-of-the-scraper-alone");
+    assert!(is_hidden(elsewhere).await);
 }

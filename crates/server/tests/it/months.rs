@@ -55,6 +55,7 @@ const UNUSED: &[&str] = &[
     "recorded_gaps",
     "relays",
     "roles",
+    "secrets",
     "series",
     "series_maxima",
     "series_times",

@@ -34,10 +34,9 @@ const KEY_WORD: [&str; 4] = ["name", "constant", "multipleWords", "required"];
 
 /// Methods of Taskcluster's auth service that return credentials for other systems, which a fleet
 /// of workers does not need; upstream has removed the last five as well.
-const LEFT_OUT: [&str; 10] = [
+const LEFT_OUT: [&str; 9] = [
     "awsS3Credentials",
     "sentryDSN",
-    "websocktunnelToken",
     "gcpCredentials",
     "githubRepoToken",
     "azureAccounts",
@@ -259,7 +258,7 @@ on_sqlite_first!(
             .map(|url| url.as_str().unwrap())
             .collect();
         assert!(references.is_sorted());
-        assert_eq!(references.len(), 20);
+        assert_eq!(references.len(), 24);
         let mut paths = vec!["/references/manifest.json".to_owned()];
         for reference in references {
             paths.push(reference.strip_prefix(ROOT_URL).unwrap().to_owned());
@@ -327,6 +326,7 @@ on_sqlite_first!(everything_that_a_reference_names_is_served, |world| {
         "worker-manager",
         "queue",
         "purge-cache",
+        "secrets",
         "auth",
         "fleetwright",
     ] {

@@ -8,10 +8,9 @@ use crate::world::World;
 
 /// Verb, path and name of methods.
 const UNSERVED: &str = "\
-    GET secrets/v1/secret/project%2Fa get
-    GET secrets/v1/secret/project/a get
-    PUT secrets/v1/secret/a set
-    GET secrets/v1/secrets?limit=3 list
+    GET object/v1/metadata/project%2Fa object
+    GET object/v1/download/project/a download
+    GET notify/v1/denylist/list?limit=3 listDenylist
     GET index/v1/task/a.b.c findTask
     POST index/v1/tasks/indexes findTasksAtIndex
     GET index/v1/ping ping
@@ -37,13 +36,14 @@ on_sqlite_first!(methods_that_are_not_served_are_named, |world| {
             let body = answer.body();
             assert_eq!(body["requestInfo"]["method"], name, "{path}");
             assert_eq!(answer.header("access-control-allow-origin"), "*");
+            assert!(body["message"].as_str().unwrap().contains("Instead, "));
             let text = format!("does not serve `{service}.{name}` of Taskcluster");
             answer.refused_with(404, "ResourceNotFound", &text);
         }
         let options = world.ask(Method::OPTIONS, &path).await;
         assert_eq!(options.status, 200, "{path}");
     }
-    let answer = world.get("root:/api/secrets/v1/secret/a%2Fb").await;
+    let answer = world.get("root:/api/object/v1/download/a%2Fb").await;
     assert_eq!(
         answer.body()["requestInfo"]["params"],
         json!({"name": "a/b"})
@@ -75,7 +75,7 @@ on_sqlite_first!(paths_of_no_method_are_unknown, |world| {
     // A wrong verb of a known path, and a percent-encoding that is no text.
     for (method, path) in [
         (Method::POST, "/api/secrets/v1/secret/a"),
-        (Method::GET, "/api/secrets/v1/secret/%ff"),
+        (Method::GET, "/api/object/v1/download/%ff"),
     ] {
         assert_eq!(world.ask(method, &format!("root:{path}")).await.status, 404);
     }

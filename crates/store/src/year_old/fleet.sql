@@ -26,6 +26,10 @@ SELECT 'session-' || i, 'browser', 'year/client-' || i, 'sealed', 'browser',
     #now() - 86400000, #now() - 1000, #now() + 86400000, #now() + 864000000
 FROM numbers WHERE i < #n(400);
 
+INSERT INTO secrets (name, sealed_value, expires, last_modified)
+SELECT 'worker-pool:year/pool-' || i, 'sealed', #now() + 864000000, #now() - 86400000
+FROM numbers WHERE i < #n(400);
+
 INSERT INTO relays (relay_id, first_seen, last_seen, interval_seconds, announcement)
 SELECT 'relay-' || i, #now() - 31536000000, #now() - 1000, 30, '{"hosts":[]}'
 FROM numbers WHERE i < 20;

@@ -2,7 +2,7 @@
 
 use access::scope::Template::{self, AllOf, Scope};
 
-use super::{audit, clients, hawk, roles, scopes};
+use super::{audit, clients, hawk, roles, scopes, websocktunnel};
 use crate::api::endpoint::Verb::{Delete, Get, Post, Put};
 use crate::api::endpoint::{
     ANYTHING, Endpoint, LIMIT, NewEndpoint, PAGING, Payload, Service, TOKEN, Verb, each, query,
@@ -12,6 +12,8 @@ const CLIENTS: &str = "Clients";
 const ROLES: &str = "Roles";
 const AUDIT: &str = "Audit";
 const SCOPES: &str = "Scopes and Auth";
+const TUNNEL: &str = "/websocktunnel/<wstAudience>/<wstClient>";
+const TUNNELS: &str = "Websocktunnel Credentials";
 
 const EACH_SCOPE: Template = each("scope", "scopes", "<scope>");
 const EACH_ADDED: Template = each("scope", "scopesAdded", "<scope>");
@@ -168,6 +170,16 @@ pub const ENDPOINTS: &[Endpoint] = &[
         .scope("auth:current-scopes")
         .about(SCOPES, "Show the caller's scopes")
         .describe("The caller's scopes, expanded by all roles."),
+    on("websocktunnelToken", Get, TUNNEL)
+        .runs(|call| Box::pin(websocktunnel::token(call)))
+        .output("websocktunnel-token-response.json")
+        .scope("auth:websocktunnel-token:<wstAudience>/<wstClient>")
+        .about(TUNNELS, "Get a token for a websocktunnel")
+        .describe(
+            "A token for 96 hours with which a client connects to a websocktunnel server of this \
+             audience. Servers accept it if they have the secret of \
+             `auth.websocktunnel_secret_file`.",
+        ),
     on("authenticateHawk", Post, "/authenticate-hawk")
         .runs(|call| Box::pin(hawk::authenticate(call)))
         .input("authenticate-hawk-request.json")
