@@ -62,6 +62,7 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
             "cloud::signing::public_key::SEQUENCE",
             "cloud::signing::public_key::VERSION",
             "cloud::aws::row::VERSION",
+            "cloud::google::row::VERSION",
             "backplane::publisher::PERSISTENT",
             "cloud::protocol::FIRST_VERSION",
             "cloud::protocol::QUANTITY_VERSION",
