@@ -11,6 +11,7 @@ mod exec;
 mod external;
 mod fake;
 mod free_space;
+mod google;
 mod identity;
 pub mod image;
 mod local;
@@ -18,16 +19,24 @@ mod null;
 mod panic_guard;
 mod place;
 mod pool_resources;
+mod price_file;
 mod protocol;
 mod provider;
 mod providers;
 mod region;
 mod signed_client;
+mod signing;
 mod static_provider;
 mod stderr;
 mod strategy_client;
 #[cfg(test)]
 mod tests;
+#[expect(
+    dead_code,
+    unused_imports,
+    reason = "a part is only for providers that are not built yet"
+)]
+mod vendor;
 mod worker_creator;
 
 pub use aws::{AwsConfig, AwsProvider, BadAwsConfig};
@@ -44,6 +53,7 @@ pub use fake::{
     ImageDefect, LaunchOutcome, UploadOutcome,
 };
 pub use free_space::free_bytes;
+pub use google::{BadGoogleConfig, GoogleConfig, GoogleProvider};
 pub use identity::identity_token;
 #[cfg(test)]
 pub(crate) use image::SmallDisk;

@@ -1,0 +1,444 @@
+//! Instances of Compute Engine as machines: launch, look, list and end.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use domain::id::{WorkerGroup, WorkerKey};
+use domain::launch::Cause;
+use domain::launch_config::LaunchConfig;
+use domain::plan::{BidRequest, Bids};
+use domain::time::Timestamp;
+use domain::worker::Worker;
+use futures_util::stream::{self, StreamExt as _};
+
+use super::GoogleProvider;
+use super::error::GOOGLE;
+use super::labels;
+use super::launch::{self, InsertCall, Maker, invalid_config};
+use super::machine_types;
+use super::responses::{Instance, Operation};
+use super::row::{OperationName, Row, last_part, region_of};
+use crate::vendor::{Progress, VendorError};
+use crate::{
+    CloudError, LaunchError, LaunchOrder, LaunchedMachine, MachineEnd, Machines, OwnedMachine,
+    OwnedPage, Region, Sighting,
+};
+
+/// Calls that run at the same time at most.
+const MAX_CALLS_AT_ONCE: usize = 8;
+/// Workers that one look takes, each by one call or two.
+pub(super) const LOOK_BATCH: usize = 50;
+
+const PREEMPTED: &str = "Google has preempted it";
+
+#[async_trait]
+impl Machines for GoogleProvider {
+    fn bids(&self, config: &LaunchConfig, _request: Option<&BidRequest>, _now: Timestamp) -> Bids {
+        let zone = launch::zone(config).ok_or("the launch config has no zone")?;
+        if !self.serves(zone) {
+            return Err(not_served(zone));
+        }
+        let spot = launch::is_spot(&config.configuration);
+        let types = machine_types::several(config);
+        if types.is_empty() {
+            let kind = machine_types::only(config);
+            let kind = kind.ok_or("the launch config has no machineType")?;
+            return Ok(vec![self.prices.bid(zone, kind, spot)]);
+        }
+        let bids = types.iter();
+        let bids = bids.map(|kind| kind.complete(self.prices.bid(zone, kind.name, spot)));
+        Ok(bids.collect())
+    }
+
+    async fn reread_files(&self) {
+        if let Some(file) = self.prices.file() {
+            file.reread(&self.id).await;
+        }
+    }
+
+    fn warning(&self) -> Option<String> {
+        self.prices.file().and_then(|file| file.error())
+    }
+
+    async fn refresh(&self) -> Result<(), CloudError> {
+        self.learn_zones_again().await;
+        Ok(())
+    }
+
+    /// One call for each machine. If some are made, the launch has succeeded; machines whose call
+    /// has no answer are found by the scan.
+    async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<LaunchedMachine>, LaunchError> {
+        let account = self.worker_account();
+        let account = account.ok_or_else(|| LaunchError::Refused {
+            cause: Cause::Unavailable,
+            error: "the account of the workers is not known before the provider's set-up"
+                .to_owned(),
+        })?;
+        let maker = Maker {
+            provider_id: &self.id,
+            root_url: &self.root_url,
+            worker_email: &account.email,
+        };
+        let calls = launch::build_calls(order, &maker)?;
+        if let Some(call) = calls.iter().find(|call| !self.serves(&call.zone)) {
+            // If the response were lost, the scan would not find a machine in that zone.
+            return Err(invalid_config(&not_served(&call.zone)));
+        }
+        let mut inserts = Vec::new();
+        for call in calls {
+            inserts.push(self.insert(call, order));
+        }
+        let results = run_concurrently(inserts).await;
+        self.listing.forget().await;
+        let (mut made, mut worst) = (Vec::new(), None);
+        for result in results {
+            match (result, &worst) {
+                (Ok(machine), _) => made.push(machine),
+                // An unknown outcome says more than a refusal.
+                (Err(_), Some(LaunchError::Unknown(_))) => {}
+                (Err(error @ LaunchError::Unknown(_)), _) => worst = Some(error),
+                (Err(error), None) => worst = Some(error),
+                (Err(_), Some(LaunchError::Refused { .. })) => {}
+            }
+        }
+        match worst {
+            Some(error) if made.is_empty() => Err(error),
+            _ => Ok(made),
+        }
+    }
+
+    async fn look(&self, workers: &[Worker]) -> Result<Vec<(WorkerKey, Sighting)>, CloudError> {
+        let mut looks = Vec::new();
+        for worker in workers {
+            looks.push(self.look_at(worker));
+        }
+        let (mut seen, mut missing, mut failed) = (Vec::new(), Vec::new(), None);
+        for (worker, result) in workers.iter().zip(run_concurrently(looks).await) {
+            match result {
+                Ok(Some(Sighting::NotFound)) => missing.push(worker),
+                Ok(Some(sighting)) => seen.push((worker.key.clone(), sighting)),
+                Ok(None) => {}
+                Err(error) => failed = Some(error),
+            }
+        }
+        match self.explain_missing(&missing).await {
+            Ok(explained) => seen.extend(explained),
+            Err(error) => failed = Some(error),
+        }
+        match failed {
+            Some(error) if seen.is_empty() => Err(error.into()),
+            Some(error) => {
+                tracing::warn!(provider.id = %self.id, "cannot look at some machines: {error}");
+                Ok(seen)
+            }
+            None => Ok(seen),
+        }
+    }
+
+    fn look_batch(&self) -> usize {
+        LOOK_BATCH
+    }
+
+    fn regions(&self) -> Vec<Region> {
+        let zones = self.zones.known().unwrap_or_default();
+        let groups = zones.keys().filter_map(|region| region.parse().ok());
+        groups.map(Region::Group).collect()
+    }
+
+    /// Groups are zones, which fail and are throttled by regions.
+    fn region_of(&self, group: &WorkerGroup) -> Region {
+        let region = region_of(group.as_str()).parse();
+        region.map_or_else(|_| Region::Group(group.clone()), Region::Group)
+    }
+
+    async fn owned_page(
+        &self,
+        region: &Region,
+        _after: Option<&str>,
+    ) -> Result<OwnedPage, CloudError> {
+        let Region::Group(region) = region else {
+            return Ok(OwnedPage::default());
+        };
+        let filter = labels::filter(&self.root_url, &self.id);
+        let listing = self.listing.get(&self.compute, &filter, &self.clock);
+        let snapshot = listing.await?;
+        if let Some(zone) = snapshot.unreachable_in(region.as_str()) {
+            let error = format!("Google cannot list the machines of {zone} now");
+            return Err(CloudError::Unavailable(error));
+        }
+        let machines = snapshot.machines.iter();
+        let here = machines.filter(|it| region_of(last_part(&it.zone)) == region.as_str());
+        Ok(OwnedPage::only(
+            here.filter_map(|instance| self.owned_machine(instance))
+                .collect(),
+        ))
+    }
+
+    fn group(&self, launch_config: &LaunchConfig) -> Option<WorkerGroup> {
+        launch::zone(launch_config)?.parse().ok()
+    }
+
+    /// Looks before it ends: a row may be wrong, for example after a database was restored, and
+    /// machines that are not ours must stay.
+    async fn end(&self, worker: &Worker) -> Result<(), CloudError> {
+        let (zone, id) = (worker.key.group.as_str(), worker.key.id.as_str());
+        let Some(instance) = self.compute.instance(zone, id).await? else {
+            return Ok(());
+        };
+        if !self.is_ours(&instance) {
+            let refused = format!("instance {id} in {zone} does not have our labels");
+            return Err(CloudError::Refused(refused));
+        }
+        self.compute.delete_instance(zone, id).await?;
+        self.listing.forget().await;
+        Ok(())
+    }
+}
+
+impl GoogleProvider {
+    async fn insert(
+        &self,
+        call: InsertCall,
+        order: &LaunchOrder<'_>,
+    ) -> Result<LaunchedMachine, LaunchError> {
+        let InsertCall {
+            zone,
+            name,
+            machine_type,
+            spot,
+            request_id,
+            instance,
+        } = call;
+        let inserted = self.compute.insert(&zone, &request_id, instance).await;
+        let (id, operation) = match inserted {
+            Ok(operation) => {
+                if let Some((code, message)) = operation.failure() {
+                    let status = operation.http_error_status_code.unwrap_or(400);
+                    let error = VendorError::answered(&GOOGLE, status, code, message, None);
+                    return Err(error.into());
+                }
+                (operation.target_id.clone(), Some(operation))
+            }
+            // Google has forgotten the request id, and an earlier call has made the machine.
+            Err(error) if error.has_status(409) => {
+                let found = self.compute.instance(&zone, &name).await;
+                let found = found.ok().flatten();
+                let of_this_launch = found.filter(|it| {
+                    labels::launch_of(&it.labels, &self.root_url, &self.id)
+                        .is_some_and(|token| token.as_ref() == Some(order.token))
+                });
+                match of_this_launch {
+                    Some(instance) => (Some(instance.id), None),
+                    None => return Err(LaunchError::Unknown(error.to_string())),
+                }
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let mut row = Row::new(&self.project, &zone, &name, &machine_type);
+        row.spot = spot;
+        row.operation = operation.map(|Operation { name, .. }| OperationName {
+            name,
+            zone: zone.clone(),
+        });
+        let unusable = || {
+            let error = "Google's response has no id of the machine that is a valid name";
+            LaunchError::Unknown(error.to_owned())
+        };
+        Ok(LaunchedMachine {
+            group: zone.parse().map_err(|_| unusable())?,
+            id: id.and_then(|id| id.parse().ok()).ok_or_else(unusable)?,
+            made: None,
+            provider_data: row.to_value(),
+        })
+    }
+
+    async fn look_at(&self, worker: &Worker) -> Result<Option<Sighting>, VendorError> {
+        let (zone, id) = (worker.key.group.as_str(), worker.key.id.as_str());
+        let Some(instance) = self.compute.instance(zone, id).await? else {
+            return Ok(Some(Sighting::NotFound));
+        };
+        let found = sighting(&instance);
+        if !matches!(found, Some(Sighting::Ended(_))) || !self.is_ours(&instance) {
+            return Ok(found);
+        }
+        // It is not started again, but its disk costs money.
+        if let Err(error) = self.compute.delete_instance(zone, id).await {
+            tracing::warn!(provider.id = %self.id,
+                "cannot delete the stopped machine {id} in {zone}, the next scan tries again: {error}");
+        }
+        if launch::is_spot_machine(&instance) && self.compute.was_preempted(zone, id).await? {
+            return Ok(Some(ended(PREEMPTED)));
+        }
+        Ok(found)
+    }
+
+    /// Why machines do not exist: their operation failed, has not ended, or they were taken away.
+    async fn explain_missing(
+        &self,
+        workers: &[&Worker],
+    ) -> Result<Vec<(WorkerKey, Sighting)>, VendorError> {
+        let rows: BTreeMap<&WorkerKey, Option<Row>> = workers
+            .iter()
+            .map(|worker| (&worker.key, Row::read(&worker.provider_data)))
+            .collect();
+        let names = rows.values().flatten().filter_map(operation_of);
+        let names: Vec<String> = names.collect();
+        let now = self.clock.now();
+        let mut progress = self.operations.follow(&self.compute, &names, now).await;
+        let (mut explained, mut failed) = (Vec::new(), None);
+        for (key, row) in rows {
+            let operation = row.as_ref().and_then(operation_of);
+            let progress = operation.and_then(|name| progress.remove(&name));
+            let sighting = match progress {
+                // Nothing is known about the machine.
+                Some(Ok(Progress::Running)) => continue,
+                Some(Ok(Progress::Failed { code, message })) => {
+                    ended(&format!("{code}: {message}"))
+                }
+                Some(Err(error)) => {
+                    failed = Some(error);
+                    continue;
+                }
+                Some(Ok(Progress::Succeeded | Progress::Unknown)) | None => {
+                    let spot = row.is_some_and(|row| row.spot);
+                    match spot && self.was_preempted(key).await {
+                        true => ended(PREEMPTED),
+                        false => Sighting::NotFound,
+                    }
+                }
+            };
+            explained.push((key.clone(), sighting));
+        }
+        match failed {
+            Some(error) if explained.is_empty() => Err(error),
+            _ => Ok(explained),
+        }
+    }
+
+    /// If Google cannot be asked, the reason stays unknown.
+    async fn was_preempted(&self, key: &WorkerKey) -> bool {
+        let asked = self
+            .compute
+            .was_preempted(key.group.as_str(), key.id.as_str());
+        asked.await.unwrap_or(false)
+    }
+
+    fn is_ours(&self, instance: &Instance) -> bool {
+        labels::launch_of(&instance.labels, &self.root_url, &self.id).is_some()
+    }
+
+    /// `None`: a substitute for Google ignores the filter, or its names are not names of ours.
+    fn owned_machine(&self, instance: &Instance) -> Option<OwnedMachine> {
+        let token = labels::launch_of(&instance.labels, &self.root_url, &self.id)?;
+        let zone = last_part(&instance.zone);
+        let mut row = Row::new(&self.project, zone, &instance.name, &instance.machine_type);
+        row.spot = launch::is_spot_machine(instance);
+        let made = instance.creation_timestamp.as_ref();
+        Some(OwnedMachine {
+            token,
+            pool_id: labels::pool_of(&instance.labels),
+            machine: LaunchedMachine {
+                group: zone.parse().ok()?,
+                id: instance.id.parse().ok()?,
+                made: made.and_then(|text| text.parse().ok()),
+                provider_data: row.to_value(),
+            },
+            sighting: sighting(instance),
+        })
+    }
+}
+
+fn operation_of(row: &Row) -> Option<String> {
+    let operation = row.operation.as_ref()?;
+    Some(format!("{}/{}", operation.zone, operation.name))
+}
+
+fn ended(why: &str) -> Sighting {
+    Sighting::Ended(MachineEnd::because(Some(why.to_owned())))
+}
+
+/// Runs some of the calls at the same time. Returns all results in the order of the calls.
+async fn run_concurrently<F: Future>(calls: Vec<F>) -> Vec<F::Output> {
+    stream::iter(calls)
+        .buffered(MAX_CALLS_AT_ONCE)
+        .collect()
+        .await
+}
+
+fn not_served(zone: &str) -> String {
+    format!("this provider does not use zone {zone}")
+}
+
+/// `None`: Google reports a state that we do not know, so we conclude nothing.
+fn sighting(instance: &Instance) -> Option<Sighting> {
+    match instance.status.as_str() {
+        "PENDING" | "PROVISIONING" | "STAGING" | "RUNNING" | "REPAIRING" => Some(Sighting::Alive),
+        "PENDING_STOP" | "STOPPING" | "SUSPENDING" | "DEPROVISIONING" => Some(Sighting::Ending),
+        status @ ("STOPPED" | "SUSPENDED" | "TERMINATED") => {
+            let message = instance.status_message.as_deref();
+            let message = message.filter(|message| !message.is_empty());
+            Some(ended(message.unwrap_or(status)))
+        }
+        other => {
+            tracing::warn!("instance {} is in the unknown state {other:?}", instance.id);
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use ::testing::sizes_around;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn each_state_of_a_machine_has_its_meaning() {
+        for (status, expected) in [
+            ("PENDING", Some(Sighting::Alive)),
+            ("PROVISIONING", Some(Sighting::Alive)),
+            ("STAGING", Some(Sighting::Alive)),
+            ("RUNNING", Some(Sighting::Alive)),
+            ("REPAIRING", Some(Sighting::Alive)),
+            ("PENDING_STOP", Some(Sighting::Ending)),
+            ("STOPPING", Some(Sighting::Ending)),
+            ("SUSPENDING", Some(Sighting::Ending)),
+            ("DEPROVISIONING", Some(Sighting::Ending)),
+            ("TERMINATED", Some(ended("TERMINATED"))),
+            ("STOPPED", Some(ended("STOPPED"))),
+            ("SUSPENDED", Some(ended("SUSPENDED"))),
+            ("LEVITATING", None),
+        ] {
+            let instance = json!({"id": "1", "name": "n", "zone": "z", "status": status});
+            let instance: Instance = serde_json::from_value(instance).unwrap();
+            assert_eq!(sighting(&instance), expected, "{status}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_few_calls_run_at_a_time() {
+        for size in sizes_around(
+            "cloud::google::machines::MAX_CALLS_AT_ONCE",
+            MAX_CALLS_AT_ONCE,
+        ) {
+            let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+            let mut calls = Vec::new();
+            for number in 0..size {
+                let (now, most) = (&now, &most);
+                calls.push(async move {
+                    let n_now = now.fetch_add(1, Ordering::SeqCst) + 1;
+                    most.fetch_max(n_now, Ordering::SeqCst);
+                    tokio::task::yield_now().await;
+                    now.fetch_sub(1, Ordering::SeqCst);
+                    number
+                });
+            }
+            let results = run_concurrently(calls).await;
+            assert_eq!(results, (0..size).collect::<Vec<_>>());
+            assert_eq!(most.into_inner(), size.min(MAX_CALLS_AT_ONCE));
+        }
+    }
+}
