@@ -6,9 +6,7 @@
 
 mod client;
 mod config;
-pub(crate) mod credentials;
 mod error;
-pub(crate) mod http;
 mod identity;
 mod identity_keys;
 mod image_responses;
@@ -18,11 +16,9 @@ mod launch;
 mod list_prices;
 mod machines;
 mod parameters;
-mod price_file;
 mod prices;
 mod responses;
 mod row;
-pub(crate) mod sign;
 mod tags;
 #[cfg(test)]
 mod tests;
@@ -40,8 +36,6 @@ use serde_json::Value;
 pub use config::{AwsConfig, BadAwsConfig};
 
 use self::client::Ec2;
-use self::credentials::Keys;
-use self::http::Http;
 use self::identity_keys::IdentityKeys;
 use self::parameters::Parameters;
 use self::prices::Prices;
@@ -49,6 +43,8 @@ use self::responses::DescribeRegions;
 pub(crate) use self::zones::fills;
 use self::zones::{SETUP_LIMIT, Zones};
 use crate::provider::refuse_if_any;
+use crate::signing::credentials::Keys;
+use crate::signing::http::Http;
 use crate::{
     Fills, IdentityClaim, ImageTarget, Machines, Place, PlacesUnknown, Provider, ProviderContext,
     SetupError, Verification, VerifyError,

@@ -18,16 +18,24 @@ mod null;
 mod panic_guard;
 mod place;
 mod pool_resources;
+mod price_file;
 mod protocol;
 mod provider;
 mod providers;
 mod region;
 mod signed_client;
+mod signing;
 mod static_provider;
 mod stderr;
 mod strategy_client;
 #[cfg(test)]
 mod tests;
+#[expect(
+    dead_code,
+    unused_imports,
+    reason = "the providers that use all of it are not built yet"
+)]
+mod vendor;
 mod worker_creator;
 
 pub use aws::{AwsConfig, AwsProvider, BadAwsConfig};

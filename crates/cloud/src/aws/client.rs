@@ -7,12 +7,12 @@ use api_client::{read_body, with_causes};
 use domain::time::Clock;
 use serde::de::DeserializeOwned;
 
-use super::credentials::Keys;
 use super::error::Ec2Error;
-use super::http::Http;
 use super::parameters::Parameters;
 use super::responses::ErrorResponse;
-use super::sign;
+use crate::signing::credentials::Keys;
+use crate::signing::http::Http;
+use crate::signing::sign;
 
 const VERSION: &str = "2016-11-15";
 /// Time limit of all calls but launches.

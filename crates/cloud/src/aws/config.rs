@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use access::Secret;
 use serde::Deserialize;
 
-use super::credentials::{KeyText, Source};
-use super::identity_keys::PublicKey;
+use crate::signing::credentials::{KeyText, Source};
+use crate::signing::public_key::PublicKey;
+use crate::vendor::is_endpoint;
 
 /// Upper limit of a configured price, in dollars per hour.
 const MAX_PRICE: f64 = 4_000.0;
@@ -177,17 +178,6 @@ fn check_region(key: &'static str, region: &str) -> Result<(), BadAwsConfig> {
         let value = region.to_owned();
         Err(BadAwsConfig::Region { key, value })
     }
-}
-
-/// Calls carry signatures and user data, which must not cross a network unencrypted.
-fn is_endpoint(url: &str) -> bool {
-    let here = ["http://127.0.0.1", "http://localhost", "http://[::1]"];
-    let after = |start: &str| url.strip_prefix(start);
-    let is_here = here.iter().filter_map(|start| after(start));
-    after("https://").is_some_and(|host| !host.is_empty())
-        || is_here
-            .into_iter()
-            .any(|rest| rest.is_empty() || rest.starts_with([':', '/']))
 }
 
 #[expect(

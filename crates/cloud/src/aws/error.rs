@@ -2,6 +2,7 @@
 
 use domain::launch::Cause;
 
+use crate::signing::credentials::NoCredentials;
 use crate::{CloudError, LaunchError};
 
 /// Longest EC2 message that is kept: an encoded authorisation failure fills pages.
@@ -49,8 +50,8 @@ const FORBIDDEN: [&str; 6] = [
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Ec2Error {
     /// No credentials were found, so nothing was signed or sent.
-    #[error("no AWS credentials: {0}")]
-    NoCredentials(String),
+    #[error(transparent)]
+    NoCredentials(#[from] NoCredentials),
     /// The request was not sent, so it had no effect.
     #[error("EC2 cannot be reached: {0}")]
     NotSent(String),
@@ -251,7 +252,7 @@ mod tests {
         };
         let text = || "why".to_owned();
         assert_eq!(refused(Ec2Error::NotSent(text())), Cause::Unavailable);
-        assert_eq!(refused(Ec2Error::NoCredentials(text())), Cause::Credentials);
+        assert_eq!(refused(NoCredentials(text()).into()), Cause::Credentials);
     }
 
     #[test]

@@ -113,7 +113,7 @@ mod tests {
     use domain::worker::{StoredWorker, Worker, WorkerState};
     use serde_json::json;
 
-    use crate::aws::identity_keys::PublicKey;
+    use crate::signing::public_key::PublicKey;
     use crate::tests::values::{self, edit};
 
     use super::*;

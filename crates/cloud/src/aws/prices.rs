@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 
 use super::launch::is_spot;
 use super::list_prices::list_price;
-use super::price_file::{Market, PriceFile};
+use crate::price_file::{Market, PriceFile};
 
 /// Spot prices of a region are refreshed after this time. A little shorter than the time from one
 /// refresh to the next, so that none is skipped.

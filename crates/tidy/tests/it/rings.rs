@@ -12,7 +12,7 @@ use crate::imports::{Imports, crates};
 /// folder of the crate, with the file beside it.
 type KnownRing = (&'static str, &'static str, usize);
 
-const KNOWN: [KnownRing; 48] = [
+const KNOWN: [KnownRing; 47] = [
     ("access", "hawk", 5),
     ("access", "role", 2),
     ("backplane", "broker/", 2),
@@ -24,7 +24,6 @@ const KNOWN: [KnownRing; 48] = [
     ("bench", "all", 4),
     ("bench", "fleet", 4),
     ("bench", "fleet::year", 2),
-    ("cloud", "provider/", 3),
     ("cloud", "aws", 3),
     ("cloud", "fake", 3),
     ("cloud", "image::object_store", 2),

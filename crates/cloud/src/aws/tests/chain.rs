@@ -14,8 +14,8 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 
-use crate::aws::credentials::{Keys, Source};
-use crate::aws::http::Http;
+use crate::signing::credentials::{Keys, Source};
+use crate::signing::http::Http;
 use crate::tests::values::{TestClock, now};
 
 /// The case that the child process runs.

@@ -10,11 +10,11 @@ use reqwest::{Body, Client, Method, Response};
 use serde::Deserialize;
 
 use super::{BadObjectStore, ObjectStoreSettings};
-use crate::aws::credentials::{KeyText, Keys, Source};
-use crate::aws::http::Http;
-use crate::aws::sign::s3_headers;
 use crate::image::artifact_store::{ArtifactError, ArtifactKey};
 use crate::image::output::sha256_of;
+use crate::signing::credentials::{KeyText, Keys, Source};
+use crate::signing::http::Http;
+use crate::signing::sign::s3_headers;
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 /// A peer that takes less than this is given up.

@@ -1,6 +1,6 @@
 //! The operator's file of prices.
 //!
-//! Its prices override those of EC2 and of the built-in list.
+//! Its prices override those of the cloud and of the provider's section.
 //!
 //! It is read again when it changes. A file that cannot be read or parsed is reported once, and the
 //! last good content stays.

@@ -16,7 +16,6 @@ use aws_credential_types::provider::ProvideCredentials;
 use domain::time::{Clock, Timestamp};
 use tokio::sync::Mutex;
 
-use super::error::Ec2Error;
 use super::http::{Http, read_bounded};
 
 /// Temporary credentials are replaced this long before they expire.
@@ -25,6 +24,11 @@ const REFRESH_BEFORE_MS: i64 = 5 * 60 * 1_000;
 const FETCH_LIMIT: Duration = Duration::from_secs(15);
 /// Longest secret access key in a file.
 const MAX_KEY_BYTES: u64 = 4_096;
+
+/// No credentials were found, so nothing can be signed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no AWS credentials: {0}")]
+pub(crate) struct NoCredentials(pub(crate) String);
 
 /// Where credentials come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +70,7 @@ impl Keys {
     }
 
     /// Credentials that are valid for a while. Concurrent callers wait for the same fetch.
-    pub(crate) async fn get(&self) -> Result<Credentials, Ec2Error> {
+    pub(crate) async fn get(&self) -> Result<Credentials, NoCredentials> {
         let mut cached = self.cached.lock().await;
         let fresh_until = self.clock.now().plus_millis(REFRESH_BEFORE_MS);
         if let Some(credentials) = &*cached
@@ -78,7 +82,7 @@ impl Keys {
         }
         let fetched = tokio::time::timeout(FETCH_LIMIT, self.fetch())
             .await
-            .map_err(|_| Ec2Error::NoCredentials(format!("no answer in {FETCH_LIMIT:?}")))??;
+            .map_err(|_| NoCredentials(format!("no answer in {FETCH_LIMIT:?}")))??;
         *cached = Some(fetched.clone());
         Ok(fetched)
     }
@@ -88,7 +92,7 @@ impl Keys {
         *self.cached.lock().await = None;
     }
 
-    async fn fetch(&self) -> Result<Credentials, Ec2Error> {
+    async fn fetch(&self) -> Result<Credentials, NoCredentials> {
         match &self.source {
             Source::Keys {
                 access_key_id,
@@ -107,7 +111,7 @@ impl Keys {
         }
     }
 
-    async fn follow_chain(&self) -> Result<Credentials, Ec2Error> {
+    async fn follow_chain(&self) -> Result<Credentials, NoCredentials> {
         let region = Region::new(self.region.clone());
         let settings = ProviderConfig::without_region()
             .with_region(Some(region.clone()))
@@ -118,7 +122,7 @@ impl Keys {
             .build()
             .await;
         chain.provide_credentials().await.map_err(|error| {
-            Ec2Error::NoCredentials(format!(
+            NoCredentials(format!(
                 "neither the provider's section nor AWS's default credential chain has any: {error}"
             ))
         })
@@ -126,7 +130,7 @@ impl Keys {
 }
 
 impl KeyText {
-    async fn read(&self) -> Result<Secret, Ec2Error> {
+    async fn read(&self) -> Result<Secret, NoCredentials> {
         match self {
             Self::Given(secret) => Ok(secret.clone()),
             Self::File(path) => read_bounded(path, MAX_KEY_BYTES)
@@ -134,7 +138,7 @@ impl KeyText {
                 .map(|text| Secret::new(text.trim()))
                 .map_err(|error| {
                     let path = path.display();
-                    Ec2Error::NoCredentials(format!(
+                    NoCredentials(format!(
                         "secret_access_key_file {path} cannot be read: {error}"
                     ))
                 }),

@@ -118,7 +118,7 @@ fn errors_name_the_line_and_the_key() {
 
 #[test]
 fn the_number_of_entries_is_limited() {
-    for count in sizes_around("cloud::aws::price_file::MAX_ENTRIES", MAX_ENTRIES) {
+    for count in sizes_around("cloud::price_file::MAX_ENTRIES", MAX_ENTRIES) {
         let entry = |number| format!("[[prices]]\ntype = \"t{number}\"\nprice = 1\n");
         let text: String = (0..count).map(entry).collect();
         match Overrides::parse(&text) {

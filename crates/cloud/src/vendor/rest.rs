@@ -1,0 +1,326 @@
+//! Sends one call of a vendor's API, and reads its answer.
+
+use std::time::Duration;
+
+use api_client::{read_body, with_causes};
+use reqwest::header::{HeaderMap, RETRY_AFTER};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::endpoint::is_below;
+use super::error::{Failure, Vendor, VendorError};
+use super::request::{Address, Ask, Content};
+use super::tokens::Tokens;
+use crate::signing::http::Http;
+
+/// Longest wait that a vendor may ask for.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(600);
+
+/// Calls one API of a vendor.
+pub(crate) struct Rest {
+    vendor: &'static Vendor,
+    /// Without a slash at the end.
+    endpoint: String,
+    http: Http,
+    /// `None`: the API takes no token.
+    tokens: Option<Tokens>,
+}
+
+/// A successful answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    /// `null` for an empty body.
+    pub(crate) body: Value,
+}
+
+impl Answer {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    /// How long the vendor asks to wait.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        retry_after(&self.headers)
+    }
+}
+
+impl Rest {
+    pub(crate) fn new(
+        vendor: &'static Vendor,
+        endpoint: &str,
+        http: Http,
+        tokens: Option<Tokens>,
+    ) -> Self {
+        Self {
+            vendor,
+            endpoint: endpoint.trim_end_matches('/').to_owned(),
+            http,
+            tokens,
+        }
+    }
+
+    /// Makes a call and reads its JSON.
+    pub(crate) async fn json<T: DeserializeOwned>(&self, ask: Ask) -> Result<T, VendorError> {
+        let what = format!("{} {:?}", ask.method, ask.address);
+        let answer = self.call(ask).await?;
+        serde_json::from_value(answer.body)
+            .map_err(|error| self.error(Failure::Lost(format!("{what}: unexpected JSON: {error}"))))
+    }
+
+    /// Makes a call. A 401 makes the next call use another token.
+    pub(crate) async fn call(&self, ask: Ask) -> Result<Answer, VendorError> {
+        let token = match &self.tokens {
+            Some(tokens) => Some(tokens.get().await.map_err(|failure| self.error(failure))?),
+            None => None,
+        };
+        let url = self.url(&ask)?;
+        let client = self.http.client();
+        let client = client.map_err(|error| self.error(Failure::NotSent(with_causes(&error))))?;
+        let mut request = client.request(ask.method.clone(), url).timeout(ask.limit);
+        for (name, value) in &ask.headers {
+            request = request.header(*name, value);
+        }
+        if let Some(token) = &token {
+            request = request.bearer_auth(token.expose());
+        }
+        request = match ask.content {
+            // Some servers refuse a POST without a length.
+            Content::Nothing => request.body(Vec::new()),
+            Content::Json(body) => request.json(&body),
+            Content::Bytes(bytes) => request.body(bytes),
+        };
+        let answer = request.send().await.map_err(|error| {
+            // Without a connection, the call cannot have had an effect.
+            if error.is_connect() || error.is_builder() {
+                self.error(Failure::NotSent(with_causes(&error)))
+            } else {
+                self.error(Failure::Lost(with_causes(&error)))
+            }
+        })?;
+        let (status, headers) = (answer.status(), answer.headers().clone());
+        let body = read_body(answer, ask.max_bytes)
+            .await
+            .map_err(|error| self.error(Failure::Lost(with_causes(&error))))?;
+        let status_code = status.as_u16();
+        if !status.is_success() && !ask.accepted.contains(&status_code) {
+            if let (401, Some(tokens), Some(token)) = (status_code, &self.tokens, &token) {
+                tokens.forget(token).await;
+            }
+            return Err(self.refusal(status_code, &headers, &body));
+        }
+        let is_json = status.is_success() && !body.is_empty();
+        let body = match is_json.then(|| serde_json::from_slice(&body)) {
+            None => Value::Null,
+            Some(Ok(body)) => body,
+            Some(Err(error)) => {
+                return Err(self.error(Failure::Lost(format!("the answer is not JSON: {error}"))));
+            }
+        };
+        Ok(Answer {
+            status: status_code,
+            headers,
+            body,
+        })
+    }
+
+    fn url(&self, ask: &Ask) -> Result<String, VendorError> {
+        match &ask.address {
+            Address::Path(path) => Ok(format!("{}{path}{}", self.endpoint, ask.query_text('?'))),
+            Address::Url(url) if is_below(url, &self.endpoint) => {
+                let mark = if url.contains('?') { '&' } else { '?' };
+                Ok(format!("{url}{}", ask.query_text(mark)))
+            }
+            Address::Url(url) => {
+                let host: String = url.chars().take(200).collect();
+                let error = format!("{host} is not below {}", self.endpoint);
+                Err(self.error(Failure::NotSent(error)))
+            }
+        }
+    }
+
+    /// Reads a refusal. The refusal of a proxy has only a status.
+    fn refusal(&self, status: u16, headers: &HeaderMap, body: &[u8]) -> VendorError {
+        let document: Option<Value> = serde_json::from_slice(body).ok();
+        let (code, message) = document
+            .and_then(|document| (self.vendor.read_error)(&document))
+            .unwrap_or_else(|| {
+                let name = self.vendor.name;
+                let message = format!("status {status} without an error of {name} in the body");
+                (String::new(), message)
+            });
+        let wait = retry_after(headers);
+        VendorError::answered(self.vendor, status, &code, &message, wait)
+    }
+
+    fn error(&self, failure: Failure) -> VendorError {
+        VendorError::new(self.vendor, failure)
+    }
+}
+
+/// Only the form in seconds: no vendor sends a date.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers
+        .get(RETRY_AFTER)?
+        .to_str()
+        .ok()?
+        .trim()
+        .parse()
+        .ok()?;
+    Some(Duration::from_secs(seconds).min(MAX_RETRY_AFTER))
+}
+
+/// Some items of a list, and what to ask for next.
+pub(crate) type Page<T> = (Vec<T>, Option<String>);
+
+/// Reads a list to its last page, at most this many of them.
+pub(crate) async fn all_pages<T, F>(
+    vendor: &'static Vendor,
+    max_pages: usize,
+    mut page: impl FnMut(Option<String>) -> F,
+) -> Result<Vec<T>, VendorError>
+where
+    F: Future<Output = Result<Page<T>, VendorError>>,
+{
+    let (mut all, mut next) = (Vec::new(), None);
+    for _ in 0..max_pages {
+        let (items, after) = page(next).await?;
+        all.extend(items);
+        // An empty name of the next page would ask for the first one again.
+        next = after.filter(|after| !after.is_empty());
+        if next.is_none() {
+            return Ok(all);
+        }
+    }
+    let error = format!("a list did not end within {max_pages} pages");
+    Err(VendorError::new(vendor, Failure::Lost(error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use access::Secret;
+    use async_trait::async_trait;
+    use domain::launch::Cause;
+    use domain::time::{HOUR_MS, Timestamp};
+    use reqwest::Method;
+    use serde_json::json;
+
+    use super::*;
+    use crate::tests::values::TestClock;
+    use crate::vendor::recorder::{Recorder, TEST_VENDOR};
+    use crate::vendor::{Token, TokenSource};
+
+    struct Hush;
+
+    #[async_trait]
+    impl TokenSource for Hush {
+        async fn fetch(&self, now: Timestamp) -> Result<Token, Failure> {
+            Ok(Token {
+                secret: Secret::new("hush"),
+                expires: now.plus_millis(HOUR_MS),
+            })
+        }
+    }
+
+    fn rest(recorder: &Recorder) -> Rest {
+        let tokens = Tokens::new(Box::new(Hush), TestClock::new());
+        Rest::new(&TEST_VENDOR, &recorder.url, Http::default(), Some(tokens))
+    }
+
+    #[tokio::test]
+    async fn a_call_carries_its_token_and_its_content() {
+        let recorder = Recorder::start().await;
+        recorder.answer(200, json!({"a": 1}));
+        let ask = Ask::post(&["x", "a/b"], json!({"b": 2})).with_query("q", "é");
+        let answer = rest(&recorder).call(ask).await.unwrap();
+        assert_eq!((answer.status, answer.body), (200, json!({"a": 1})));
+        let calls = recorder.calls();
+        assert_eq!(calls[0].method, Method::POST);
+        assert_eq!(calls[0].target, "/x/a%2Fb?q=%C3%A9");
+        assert_eq!(calls[0].header("authorization"), Some("Bearer hush"));
+        assert_eq!(calls[0].json(), json!({"b": 2}));
+    }
+
+    #[tokio::test]
+    async fn a_refusal_has_its_code_its_message_and_its_wait() {
+        let recorder = Recorder::start().await;
+        let body = json!({"code": "NO_STOCK", "message": "none left"});
+        recorder.answer_with(503, &[("retry-after", "7")], body);
+        let error = rest(&recorder).call(Ask::get(&["x"])).await.unwrap_err();
+        let answer = error.answer().unwrap();
+        assert_eq!(answer.retry_after, Some(Duration::from_secs(7)));
+        assert_eq!(error.cause(), Some(Cause::Capacity));
+        let text = "Error calling Test API: NO_STOCK: none left";
+        assert_eq!(error.to_string(), text);
+    }
+
+    #[tokio::test]
+    async fn an_answer_of_a_proxy_between_us_and_the_vendor_is_an_outage() {
+        let recorder = Recorder::start().await;
+        recorder.answer_text(407, "<html>");
+        let error = rest(&recorder).call(Ask::get(&["x"])).await.unwrap_err();
+        assert_eq!(error.cause(), Some(Cause::Unavailable));
+        assert!(error.to_string().contains("407 without an error of Test"));
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_cut_or_too_long_is_lost() {
+        let recorder = Recorder::start().await;
+        recorder.answer_text(200, "[1, 2");
+        recorder.answer(200, json!("x".repeat(100)));
+        recorder.cut();
+        let rest = rest(&recorder);
+        for _ in 0..3 {
+            let ask = Ask::get(&["x"]).reading(50);
+            let error = rest.call(ask).await.unwrap_err();
+            assert!(matches!(error.failure, Failure::Lost(_)), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_is_not_there_gets_nothing() {
+        let rest = Rest::new(&TEST_VENDOR, "http://127.0.0.1:1", Http::default(), None);
+        let error = rest.call(Ask::get(&["x"])).await.unwrap_err();
+        assert!(matches!(error.failure, Failure::NotSent(_)), "{error}");
+    }
+
+    #[tokio::test]
+    async fn an_address_of_another_server_is_not_called() {
+        let recorder = Recorder::start().await;
+        let rest = rest(&recorder);
+        let ask = Ask::to_url(Method::GET, "https://evil.example/operations/1");
+        let error = rest.call(ask).await.unwrap_err();
+        assert!(matches!(error.failure, Failure::NotSent(_)), "{error}");
+        recorder.answer(202, Value::Null);
+        let own = format!("{}/operations/1?a=b", recorder.url);
+        let ask = Ask::to_url(Method::GET, &own).with_query("c", "d");
+        assert_eq!(rest.call(ask).await.unwrap().status, 202);
+        assert_eq!(recorder.calls()[0].target, "/operations/1?a=b&c=d");
+    }
+
+    #[tokio::test]
+    async fn a_list_is_read_to_its_last_page_within_a_limit() {
+        for (n_pages, is_read) in [(1, true), (3, true), (4, false)] {
+            let page = |next: Option<String>| {
+                let number = next.map_or(0, |next| next.parse::<usize>().unwrap());
+                let after = (number + 1 < n_pages).then(|| (number + 1).to_string());
+                async move { Ok((vec![number], after)) }
+            };
+            let read = all_pages(&TEST_VENDOR, 3, page).await;
+            assert_eq!(read.is_ok(), is_read, "{n_pages}");
+            if let Ok(all) = read {
+                assert_eq!(all, (0..n_pages).collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn callers_are_shared_between_tasks() {
+        fn check<T: Send + Sync>(_: &T) {}
+        let tokens = Tokens::new(Box::new(Hush), TestClock::new());
+        check(&Arc::new(tokens));
+    }
+}
