@@ -34,16 +34,23 @@ keyUsage = critical, digitalSignature
 extendedKeyUsage = serverAuth
 subjectKeyIdentifier = hash
 authorityKeyIdentifier = keyid
-authorityInfoAccess = {access}
+{access}
 """
 # The address of the issuer in a certificate, and what it is good for.
 ADDRESSES = {
     "good": "caIssuers;URI:http://cacerts.digicert.com/fake-issuer.crt",
     "untrusted-address": "caIssuers;URI:http://issuers.example.com/fake-issuer.crt",
-    "many": ", ".join(
-        f"caIssuers;URI:http://www.microsoft.com/pkiops/certs/{n}.crt" for n in range(40)
-    ),
 }
+
+
+def access_of(address):
+    """The extension for `good` and so on, or for `addresses-N`."""
+    if not address.startswith("addresses-"):
+        return f"authorityInfoAccess = {ADDRESSES[address]}"
+    urls = [f"http://www.microsoft.com/pkiops/certs/{n}.crt"
+            for n in range(int(address.removeprefix("addresses-")))]
+    named = ", ".join(f"caIssuers;URI:{url}" for url in urls)
+    return f"authorityInfoAccess = {named}" if urls else ""
 
 
 class Authority:
@@ -69,7 +76,7 @@ class Authority:
         if (self.path / f"{name}.crt").exists():
             return
         config = self.path / "config"
-        config.write_text(CONFIG.format(folder=self.path, access=ADDRESSES[address]))
+        config.write_text(CONFIG.format(folder=self.path, access=access_of(address)))
         self.run("req", "-new", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={common_name}",
                  "-keyout", f"{name}.key", "-out", f"{name}.csr")
         signer = ["-selfsign", "-keyfile", f"{name}.key"]
@@ -88,7 +95,8 @@ class Authority:
         """The base64 text of a document; forms other than `good` are wrong."""
         subjects = {"wrong-subject": "evil.example.com", "look-alike": "evilmetadata.azure.com"}
         subject = subjects.get(signer, "westus.metadata.azure.com")
-        address = signer if signer in ADDRESSES else "good"
+        has_own = signer in ADDRESSES or signer.startswith("addresses-")
+        address = signer if has_own else "good"
         issuer = "root" if signer == "direct" else "issuer"
         if signer == "other-root":
             self.make("other", "Other Root", "root", None)

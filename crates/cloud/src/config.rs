@@ -7,9 +7,9 @@ use serde::Deserialize;
 
 use crate::panic_guard::build_or_fail;
 use crate::{
-    AwsConfig, AwsProvider, ExecProvider, ExecSettings, ExternalProvider, ExternalSettings,
-    FakeCloud, FakeSettings, LocalProvider, LocalSettings, Provider, ProviderContext,
-    StaticProvider, StaticSettings,
+    AwsConfig, AwsProvider, AzureConfig, AzureProvider, ExecProvider, ExecSettings,
+    ExternalProvider, ExternalSettings, FakeCloud, FakeSettings, LocalProvider, LocalSettings,
+    Provider, ProviderContext, StaticProvider, StaticSettings,
 };
 
 /// The section `[providers.<id>]`.
@@ -28,6 +28,8 @@ pub enum ProviderConfig {
     Exec(ExecSettings),
     /// Amazon EC2.
     Aws(AwsConfig),
+    /// Microsoft Azure.
+    Azure(AzureConfig),
 }
 
 impl ProviderConfig {
@@ -36,6 +38,7 @@ impl ProviderConfig {
         match self {
             Self::External(settings) => settings.secret_file.as_deref(),
             Self::Aws(settings) => settings.secret_file(),
+            Self::Azure(settings) => settings.secret_file(),
             Self::Static(_) | Self::Fake(_) | Self::Local(_) | Self::Exec(_) => None,
         }
     }
@@ -43,7 +46,7 @@ impl ProviderConfig {
     /// Whether its calls leave this machine, and so may exceed a rate limit of others.
     pub fn calls_a_cloud(&self) -> bool {
         match self {
-            Self::External(_) | Self::Exec(_) | Self::Aws(_) => true,
+            Self::External(_) | Self::Exec(_) | Self::Aws(_) | Self::Azure(_) => true,
             Self::Static(_) | Self::Fake(_) | Self::Local(_) => false,
         }
     }
@@ -56,6 +59,7 @@ impl ProviderConfig {
             Self::External(_) => "external",
             Self::Exec(_) => "exec",
             Self::Aws(_) => "aws",
+            Self::Azure(_) => "azure",
         }
     }
 
@@ -76,6 +80,7 @@ impl ProviderConfig {
             Self::External(settings) => Arc::new(ExternalProvider::new(context, settings)),
             Self::Exec(settings) => Arc::new(ExecProvider::new(context, settings)),
             Self::Aws(config) => Arc::new(AwsProvider::new(&config, context)),
+            Self::Azure(config) => Arc::new(AzureProvider::new(&config, context)),
         }
     }
 }

@@ -2,6 +2,7 @@
 #![doc = include_str!("../README.md")]
 
 mod aws;
+mod azure;
 mod call_budget;
 mod cloud_error;
 mod config;
@@ -33,12 +34,13 @@ mod tests;
 #[expect(
     dead_code,
     unused_imports,
-    reason = "the providers that use all of it are not built yet"
+    reason = "the provider that uses the rest of it is not built yet"
 )]
 mod vendor;
 mod worker_creator;
 
 pub use aws::{AwsConfig, AwsProvider, BadAwsConfig};
+pub use azure::{AzureConfig, AzureProvider, BadAzureConfig};
 pub use call_budget::CallBudget;
 pub use cloud_error::CloudError;
 pub use config::ProviderConfig;

@@ -202,7 +202,10 @@ async fn provider_set_ups(config: &Config) -> Vec<Finding> {
     let keyring = Arc::new(keyring);
     let providers = config.providers.0.iter();
     let outward = providers.filter(|(_, provider)| match provider {
-        ProviderConfig::External(_) | ProviderConfig::Exec(_) | ProviderConfig::Aws(_) => true,
+        ProviderConfig::External(_)
+        | ProviderConfig::Exec(_)
+        | ProviderConfig::Aws(_)
+        | ProviderConfig::Azure(_) => true,
         // The worker processes belong to a running server.
         ProviderConfig::Local(_) | ProviderConfig::Static(_) | ProviderConfig::Fake(_) => false,
     });
@@ -240,7 +243,8 @@ fn tasks_as_ourselves(config: &Config) -> impl Iterator<Item = Finding> {
         | ProviderConfig::Fake(_)
         | ProviderConfig::External(_)
         | ProviderConfig::Exec(_)
-        | ProviderConfig::Aws(_) => false,
+        | ProviderConfig::Aws(_)
+        | ProviderConfig::Azure(_) => false,
     });
     by_ourselves.map(|(id, _)| {
         Finding::warning(
