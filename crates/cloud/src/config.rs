@@ -7,9 +7,9 @@ use serde::Deserialize;
 
 use crate::panic_guard::build_or_fail;
 use crate::{
-    AwsConfig, AwsProvider, ExecProvider, ExecSettings, ExternalProvider, ExternalSettings,
-    FakeCloud, FakeSettings, GoogleConfig, GoogleProvider, LocalProvider, LocalSettings, Provider,
-    ProviderContext, StaticProvider, StaticSettings,
+    AwsConfig, AwsProvider, AzureConfig, AzureProvider, ExecProvider, ExecSettings,
+    ExternalProvider, ExternalSettings, FakeCloud, FakeSettings, GoogleConfig, GoogleProvider,
+    LocalProvider, LocalSettings, Provider, ProviderContext, StaticProvider, StaticSettings,
 };
 
 /// The section `[providers.<id>]`.
@@ -30,6 +30,8 @@ pub enum ProviderConfig {
     Aws(AwsConfig),
     /// Google Compute Engine.
     Google(GoogleConfig),
+    /// Microsoft Azure.
+    Azure(AzureConfig),
 }
 
 impl ProviderConfig {
@@ -39,6 +41,7 @@ impl ProviderConfig {
             Self::External(settings) => settings.secret_file.as_deref(),
             Self::Aws(settings) => settings.secret_file(),
             Self::Google(settings) => settings.secret_file(),
+            Self::Azure(settings) => settings.secret_file(),
             Self::Static(_) | Self::Fake(_) | Self::Local(_) | Self::Exec(_) => None,
         }
     }
@@ -46,7 +49,9 @@ impl ProviderConfig {
     /// Whether its calls leave this machine, and so may exceed a rate limit of others.
     pub fn calls_a_cloud(&self) -> bool {
         match self {
-            Self::External(_) | Self::Exec(_) | Self::Aws(_) | Self::Google(_) => true,
+            Self::External(_) | Self::Exec(_) | Self::Aws(_) | Self::Google(_) | Self::Azure(_) => {
+                true
+            }
             Self::Static(_) | Self::Fake(_) | Self::Local(_) => false,
         }
     }
@@ -60,6 +65,7 @@ impl ProviderConfig {
             Self::Exec(_) => "exec",
             Self::Aws(_) => "aws",
             Self::Google(_) => "google",
+            Self::Azure(_) => "azure",
         }
     }
 
@@ -81,6 +87,7 @@ impl ProviderConfig {
             Self::Exec(settings) => Arc::new(ExecProvider::new(context, settings)),
             Self::Aws(config) => Arc::new(AwsProvider::new(&config, context)),
             Self::Google(config) => Arc::new(GoogleProvider::new(&config, context)),
+            Self::Azure(config) => Arc::new(AzureProvider::new(&config, context)),
         }
     }
 }

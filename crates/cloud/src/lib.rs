@@ -2,6 +2,7 @@
 #![doc = include_str!("../README.md")]
 
 mod aws;
+mod azure;
 mod call_budget;
 mod cloud_error;
 mod config;
@@ -31,15 +32,11 @@ mod stderr;
 mod strategy_client;
 #[cfg(test)]
 mod tests;
-#[expect(
-    dead_code,
-    unused_imports,
-    reason = "a part is only for providers that are not built yet"
-)]
 mod vendor;
 mod worker_creator;
 
 pub use aws::{AwsConfig, AwsProvider, BadAwsConfig};
+pub use azure::{AzureConfig, AzureProvider, BadAzureConfig};
 pub use call_budget::CallBudget;
 pub use cloud_error::CloudError;
 pub use config::ProviderConfig;

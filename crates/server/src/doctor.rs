@@ -205,7 +205,8 @@ async fn provider_set_ups(config: &Config) -> Vec<Finding> {
         ProviderConfig::External(_)
         | ProviderConfig::Exec(_)
         | ProviderConfig::Aws(_)
-        | ProviderConfig::Google(_) => true,
+        | ProviderConfig::Google(_)
+        | ProviderConfig::Azure(_) => true,
         // The worker processes belong to a running server.
         ProviderConfig::Local(_) | ProviderConfig::Static(_) | ProviderConfig::Fake(_) => false,
     });
@@ -244,7 +245,8 @@ fn tasks_as_ourselves(config: &Config) -> impl Iterator<Item = Finding> {
         | ProviderConfig::External(_)
         | ProviderConfig::Exec(_)
         | ProviderConfig::Aws(_)
-        | ProviderConfig::Google(_) => false,
+        | ProviderConfig::Google(_)
+        | ProviderConfig::Azure(_) => false,
     });
     by_ourselves.map(|(id, _)| {
         Finding::warning(

@@ -64,6 +64,7 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
             "cloud::signing::public_key::VERSION",
             "cloud::aws::row::VERSION",
             "cloud::google::row::VERSION",
+            "cloud::azure::row::VERSION",
             "backplane::publisher::PERSISTENT",
             "cloud::protocol::FIRST_VERSION",
             "cloud::protocol::QUANTITY_VERSION",
@@ -274,6 +275,7 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
     (
         "The size of a cache or the switch between two ways to the same result: only speed depends on it.",
         &[
+            "cloud::azure::LOOK_BATCH",
             "rules::diff::MAX_TESTED_RULES",
             "rules::results::MIN_SWEEP_ENTRIES",
             "rules::table::MAX_CACHED_VALUES",

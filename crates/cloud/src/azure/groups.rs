@@ -1,0 +1,66 @@
+//! Resource groups that launch configs name: made when they are missing, once in each process.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::{Mutex as StdMutex, PoisonError};
+
+use serde_json::json;
+use tokio::sync::Mutex;
+
+use super::site::Site;
+use crate::vendor::VendorError;
+
+/// Groups that are remembered at most. Others are asked about at each launch.
+pub(super) const MAX_GROUPS: usize = 1_000;
+
+/// The groups that are known to exist. Launches that need the same one wait for one call.
+#[derive(Default)]
+pub(super) struct ResourceGroups(StdMutex<BTreeMap<String, Arc<Mutex<bool>>>>);
+
+impl ResourceGroups {
+    /// Makes the group in this location, unless it exists. A failure is not remembered.
+    pub(super) async fn ensure(
+        &self,
+        site: &Site,
+        group: &str,
+        location: &str,
+    ) -> Result<(), VendorError> {
+        let entry = self.entry(group);
+        let mut exists = entry.lock().await;
+        if *exists {
+            return Ok(());
+        }
+        let path = site.arm.paths.group(group);
+        if site.arm.get(&path).await?.is_none() {
+            let tags = json!({"managed-by": "taskcluster",
+                "created-by": format!("taskcluster-wm-{}", site.id)});
+            let body = json!({"location": location, "tags": tags});
+            site.arm.put(&path, body).await?;
+            tracing::info!(provider.id = %site.id, "{} made the resource group {group}", site.id);
+        }
+        *exists = true;
+        Ok(())
+    }
+
+    /// Somebody removed the group, so the next launch asks again.
+    pub(super) fn forget(&self, group: &str) {
+        let known = self.0.lock();
+        let mut known = known.unwrap_or_else(PoisonError::into_inner);
+        known.remove(&group.to_ascii_lowercase());
+    }
+
+    #[cfg(test)]
+    pub(super) fn n_known(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    pub(super) fn entry(&self, group: &str) -> Arc<Mutex<bool>> {
+        let known = self.0.lock();
+        let mut known = known.unwrap_or_else(PoisonError::into_inner);
+        let key = group.to_ascii_lowercase();
+        if known.len() >= MAX_GROUPS && !known.contains_key(&key) {
+            return Arc::default();
+        }
+        Arc::clone(known.entry(key).or_default())
+    }
+}

@@ -1,0 +1,268 @@
+//! The certificate authorities behind attested documents: known roots, and intermediates that are
+//! downloaded when a document names them.
+//!
+//! Microsoft changes the intermediates every few months. A document contains only the certificate
+//! of its signer, which names the address of its issuer's certificate. Such an address comes from a
+//! document that is not verified yet, so only Microsoft's and its issuers' servers are asked.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use api_client::{read_body, with_causes};
+use async_trait::async_trait;
+use domain::time::Timestamp;
+use reqwest::{Client, Url};
+use rustls_pki_types::{CertificateDer, SignatureVerificationAlgorithm, TrustAnchor, UnixTime};
+use webpki::aws_lc_rs::{
+    RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_2048_8192_SHA384, RSA_PKCS1_2048_8192_SHA512,
+};
+use webpki::{EndEntityCert, KeyUsage, anchor_from_trusted_cert};
+use x509_cert::Certificate;
+use x509_cert::der::asn1::ObjectIdentifier;
+use x509_cert::ext::pkix::AuthorityInfoAccessSyntax;
+use x509_cert::ext::pkix::name::GeneralName;
+
+use super::document::AttestedDocument;
+use crate::CloudError;
+
+/// Addresses of one certificate that are tried at most.
+pub(super) const MAX_ADDRESSES: usize = 4;
+/// Longest certificate that is downloaded; real ones have less than 2,000 bytes.
+pub(super) const MAX_CERTIFICATE_BYTES: usize = 65_536;
+/// Intermediates that are kept at most. Microsoft uses about a dozen at a time.
+pub(super) const MAX_INTERMEDIATES: usize = 64;
+/// Time limit of a download.
+const DOWNLOAD_LIMIT: Duration = Duration::from_secs(5);
+
+const CA_ISSUERS: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.48.2");
+
+/// Hosts that certificates are downloaded from, each with the start of the paths there.
+const HOSTS: [(&str, &str); 5] = [
+    ("cacerts.digicert.com", "/"),
+    ("cacerts.digicert.cn", "/"),
+    ("cacerts.geotrust.com", "/"),
+    ("caissuers.microsoft.com", "/"),
+    ("www.microsoft.com", "/pkiops/certs/"),
+];
+
+const ALGORITHMS: [&dyn SignatureVerificationAlgorithm; 3] = [
+    RSA_PKCS1_2048_8192_SHA256,
+    RSA_PKCS1_2048_8192_SHA384,
+    RSA_PKCS1_2048_8192_SHA512,
+];
+
+/// Downloads certificates. Tests have one of their own.
+#[async_trait]
+pub(super) trait CertificateSource: Send + Sync {
+    /// The file at an allowed address.
+    async fn download(&self, url: &str) -> Result<Vec<u8>, String>;
+}
+
+/// The issuers that signers are compared with.
+pub(super) struct Issuers {
+    roots: Vec<TrustAnchor<'static>>,
+    /// Downloaded ones that belong to a root.
+    intermediates: Mutex<BTreeSet<Vec<u8>>>,
+    source: Box<dyn CertificateSource>,
+}
+
+/// The signer of a document was not verified.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum IssuerError {
+    /// It is not known, whatever is downloaded.
+    Refused(String),
+    /// An allowed server did not answer: the same document may be accepted later.
+    Unavailable(CloudError),
+}
+
+impl Issuers {
+    /// Trusts the roots of Mozilla's list, which has those of Microsoft, and these ones.
+    pub(super) fn new(further_roots: &[CertificateDer<'static>]) -> Self {
+        let built_in = webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter();
+        let roots = built_in.chain(further_roots);
+        Self::with(
+            roots.filter_map(|root| anchor_of(root)).collect(),
+            Box::new(Downloader::default()),
+        )
+    }
+
+    pub(super) fn with(
+        roots: Vec<TrustAnchor<'static>>,
+        source: Box<dyn CertificateSource>,
+    ) -> Self {
+        Self {
+            roots,
+            intermediates: Mutex::default(),
+            source,
+        }
+    }
+
+    /// Checks that the signer of the document belongs to a known root. Downloads the certificate of
+    /// its issuer if that is not known, and keeps it if it belongs to a root, too.
+    pub(super) async fn check(
+        &self,
+        document: &AttestedDocument,
+        now: Timestamp,
+    ) -> Result<(), IssuerError> {
+        let signer = &document.certificate_der;
+        let Err(reason) = self.verify(signer, None, now) else {
+            return Ok(());
+        };
+        if reason != webpki::Error::UnknownIssuer {
+            let refused = format!("the certificate of the signer is not valid: {reason:?}");
+            return Err(IssuerError::Refused(refused));
+        }
+        let mut refused = "its issuer is not known, and it names no address of it".to_owned();
+        let mut failed = None;
+        for url in issuer_addresses(&document.certificate) {
+            if let Err(why) = check_address(&url) {
+                refused = format!("the issuer's certificate is not downloaded from {url:?}: {why}");
+                continue;
+            }
+            let found = match self.source.download(&url).await {
+                Ok(found) => CertificateDer::from(found),
+                Err(why) => {
+                    failed = Some(format!("cannot download {url}: {why}"));
+                    continue;
+                }
+            };
+            match self.verify(signer, Some(&found), now) {
+                Ok(()) => {
+                    self.keep(&found);
+                    return Ok(());
+                }
+                Err(reason) => {
+                    refused = format!("with the issuer from {url}, it is not valid: {reason:?}");
+                    failed = None;
+                    break;
+                }
+            }
+        }
+        Err(match failed {
+            Some(why) => IssuerError::Unavailable(CloudError::Unavailable(why)),
+            None => IssuerError::Refused(refused),
+        })
+    }
+
+    /// Builds a chain from the signer to a root, through known intermediates and a new one.
+    fn verify(
+        &self,
+        signer: &CertificateDer<'_>,
+        new: Option<&CertificateDer<'_>>,
+        now: Timestamp,
+    ) -> Result<(), webpki::Error> {
+        let known = self.known();
+        let known = known.iter().map(|der| CertificateDer::from(der.as_slice()));
+        let new = new.map(|new| CertificateDer::from(new.as_ref()));
+        let intermediates: Vec<_> = known.chain(new).collect();
+        let seconds = u64::try_from(now.as_millis() / 1_000).unwrap_or(0);
+        EndEntityCert::try_from(signer)?.verify_for_usage(
+            &ALGORITHMS,
+            &self.roots,
+            &intermediates,
+            UnixTime::since_unix_epoch(Duration::from_secs(seconds)),
+            KeyUsage::server_auth(),
+            None,
+            None,
+        )?;
+        Ok(())
+    }
+
+    #[cfg(test)]
+    pub(super) fn n_kept(&self) -> usize {
+        self.known().len()
+    }
+
+    fn known(&self) -> Vec<Vec<u8>> {
+        let kept = self.intermediates.lock();
+        let kept = kept.unwrap_or_else(PoisonError::into_inner);
+        kept.iter().cloned().collect()
+    }
+
+    pub(super) fn keep(&self, certificate: &CertificateDer<'_>) {
+        let kept = self.intermediates.lock();
+        let mut kept = kept.unwrap_or_else(PoisonError::into_inner);
+        if kept.len() < MAX_INTERMEDIATES {
+            kept.insert(certificate.to_vec());
+        }
+    }
+}
+
+/// A root; `None`: it is malformed, or of no kind that can sign.
+pub(super) fn anchor_of(certificate: &CertificateDer<'_>) -> Option<TrustAnchor<'static>> {
+    let anchor = anchor_from_trusted_cert(certificate).ok()?;
+    Some(anchor.to_owned())
+}
+
+/// Where the certificate of its issuer is, according to the certificate.
+fn issuer_addresses(certificate: &Certificate) -> Vec<String> {
+    let access = certificate
+        .tbs_certificate
+        .get::<AuthorityInfoAccessSyntax>();
+    let Ok(Some((_, access))) = access else {
+        return Vec::new();
+    };
+    let mut addresses = Vec::new();
+    for description in access.0 {
+        if let (CA_ISSUERS, GeneralName::UniformResourceIdentifier(address)) =
+            (description.access_method, description.access_location)
+            && addresses.len() < MAX_ADDRESSES
+        {
+            addresses.push(address.to_string());
+        }
+    }
+    addresses
+}
+
+/// Refuses all addresses but those of Microsoft and its issuers.
+pub(super) fn check_address(text: &str) -> Result<(), &'static str> {
+    let url = Url::parse(text).map_err(|_| "it is not an address")?;
+    if !["http", "https"].contains(&url.scheme()) {
+        return Err("it is not of http or https");
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("it has a name or a password");
+    }
+    if url.port().is_some_and(|port| port != 80 && port != 443) {
+        return Err("its port is not allowed");
+    }
+    let host = url.host_str().unwrap_or_default();
+    let is_allowed =
+        |(allowed, path): &(&str, &str)| host == *allowed && url.path().starts_with(path);
+    if !HOSTS.iter().any(is_allowed) {
+        return Err("its host or path is not allowed");
+    }
+    Ok(())
+}
+
+/// Downloads by HTTP, without redirects.
+#[derive(Default)]
+pub(super) struct Downloader(std::sync::OnceLock<Client>);
+
+impl Downloader {
+    fn client(&self) -> Result<&Client, reqwest::Error> {
+        if let Some(client) = self.0.get() {
+            return Ok(client);
+        }
+        let client = Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .timeout(DOWNLOAD_LIMIT)
+            .build()?;
+        Ok(self.0.get_or_init(|| client))
+    }
+}
+
+#[async_trait]
+impl CertificateSource for Downloader {
+    async fn download(&self, url: &str) -> Result<Vec<u8>, String> {
+        let client = self.client().map_err(|error| with_causes(&error))?;
+        let answer = client.get(url).send().await;
+        let answer = answer.map_err(|error| with_causes(&error))?;
+        if answer.status() != 200 {
+            return Err(format!("status {}", answer.status().as_u16()));
+        }
+        let body = read_body(answer, MAX_CERTIFICATE_BYTES).await;
+        Ok(body.map_err(|error| with_causes(&error))?.to_vec())
+    }
+}

@@ -1,0 +1,337 @@
+//! Finds machines: a list of all that carries our tags, and looks at single machines.
+
+use std::collections::BTreeMap;
+
+use domain::id::WorkerKey;
+use domain::time::{MINUTE_MS, Timestamp};
+use domain::worker::{Worker, WorkerState};
+use futures_util::stream::{self, StreamExt as _};
+use serde_json::Value;
+
+use super::ending::{end, end_deployment, find_parts, is_deploying, remove_parts};
+use super::error::AzureError;
+use super::names::MachineNames;
+use super::paths::{ADDRESSES, DISK_TYPE, INTERFACES, MACHINES, group_in};
+use super::row::Row;
+use super::site::{Site, provisioning_state};
+use super::status::{InstanceView, ended};
+use super::tags::FoundTags;
+use crate::vendor::VendorError;
+use crate::{CloudError, LaunchedMachine, OwnedMachine, OwnedPage, Sighting};
+
+/// Calls that run at the same time at most.
+pub(super) const MAX_CALLS_AT_ONCE: usize = 8;
+/// More machines than this are looked at by one list instead of a call for each.
+pub(super) const MAX_SINGLE_LOOKS: usize = 3;
+/// A part without its machine is listed only after this time: until then, a launch may be making
+/// the machine.
+const PART_GRACE_MS: i64 = 10 * MINUTE_MS;
+/// Operations of a failed deployment whose messages are reported at most.
+const MAX_REASONS: usize = 10;
+
+/// The kinds of resources in a list, one list after the other.
+const LISTED: [&str; 4] = [MACHINES, INTERFACES, ADDRESSES, DISK_TYPE];
+
+/// A page of the machines in a location, and of parts that may have no machine any more.
+///
+/// `after` is the number of the list and the address of its next page.
+pub(super) async fn owned_page(
+    site: &Site,
+    location: &str,
+    after: Option<&str>,
+    now: Timestamp,
+) -> Result<OwnedPage, CloudError> {
+    let (list, url) = match after.and_then(|after| after.split_once(' ')) {
+        Some((list, url)) => (list.parse().unwrap_or(0), url),
+        None => (0, ""),
+    };
+    let Some(kind) = LISTED.get(list) else {
+        return Ok(OwnedPage::default());
+    };
+    let filter = format!("location eq '{location}' and resourceType eq '{kind}'");
+    let query = [
+        ("$filter", filter),
+        ("$expand", "createdTime,provisioningState".to_owned()),
+    ];
+    let url = Some(url).filter(|url| !url.is_empty());
+    let list_of_all = site.arm.paths.all_resources();
+    let (resources, next) = site.arm.page(&list_of_all, &query, url).await?;
+    let next = match next {
+        Some(url) => Some(format!("{list} {url}")),
+        None => (list + 1 < LISTED.len()).then(|| format!("{} ", list + 1)),
+    };
+    let machines = resources
+        .iter()
+        .filter(|resource| site.owns(resource) && is_listed(resource, kind, now))
+        .filter_map(|resource| owned_machine(resource, location))
+        .collect();
+    Ok(OwnedPage { machines, next })
+}
+
+fn is_listed(resource: &Value, kind: &str, now: Timestamp) -> bool {
+    if kind == MACHINES {
+        return true;
+    }
+    let made = resource["createdTime"].as_str();
+    let made: Option<Timestamp> = made.and_then(read_time);
+    made.is_none_or(|at| now.millis_since(at) > PART_GRACE_MS)
+}
+
+/// Azure writes more digits than we do.
+fn read_time(text: &str) -> Option<Timestamp> {
+    let (seconds, _) = text
+        .trim_end_matches('Z')
+        .split_once('.')
+        .unwrap_or((text, ""));
+    format!("{}.000Z", seconds.trim_end_matches('Z'))
+        .parse()
+        .ok()
+}
+
+/// The machine that a resource is, or that it belongs to.
+fn owned_machine(resource: &Value, location: &str) -> Option<OwnedMachine> {
+    let tags = FoundTags::of(resource);
+    let row = Row::new(group_in(resource["id"].as_str()?)?.to_owned());
+    let is_machine = resource["type"]
+        .as_str()
+        .is_some_and(|kind| kind.eq_ignore_ascii_case(MACHINES));
+    let id = if is_machine {
+        resource["name"].as_str()?
+    } else {
+        tags.machine()?
+    };
+    let is_deleted = is_machine && provisioning_state(resource) == "Deleting";
+    Some(OwnedMachine {
+        token: tags.token(),
+        pool_id: tags.pool_id(),
+        machine: LaunchedMachine {
+            group: location.parse().ok()?,
+            id: id.parse().ok()?,
+            made: None,
+            provider_data: row.to_value(),
+        },
+        sighting: is_deleted.then_some(Sighting::Ending),
+    })
+}
+
+/// The states of these workers' machines, all of one location.
+pub(super) async fn look(
+    site: &Site,
+    workers: &[&Worker],
+) -> Result<Vec<(WorkerKey, Sighting)>, CloudError> {
+    let mut listed = BTreeMap::new();
+    if workers.len() > MAX_SINGLE_LOOKS {
+        listed = list_states(site).await?;
+    }
+    let mut looks = Vec::new();
+    for worker in workers {
+        let row = Row::of(worker, &site.resource_group);
+        let view = listed.remove(&key_of(&row.resource_group, worker.key.id.as_str()));
+        looks.push(look_at(site, worker, row, view));
+    }
+    let results = stream::iter(looks).buffer_unordered(MAX_CALLS_AT_ONCE);
+    let results: Vec<_> = results.collect().await;
+    // A machine that cannot be seen must not hide the others.
+    let (mut seen, mut failed) = (Vec::new(), None);
+    for result in results {
+        match result {
+            Ok(sighting) => seen.push(sighting),
+            Err(error) => failed = Some(error),
+        }
+    }
+    match failed {
+        Some(error) if seen.is_empty() => Err(error.into()),
+        Some(error) => {
+            tracing::warn!(provider.id = %site.id, error = %error,
+                "cannot look at some machines of {}: {error}", site.id);
+            Ok(seen)
+        }
+        None => Ok(seen),
+    }
+}
+
+/// The states of all machines, by group and name.
+async fn list_states(site: &Site) -> Result<BTreeMap<String, InstanceView>, VendorError> {
+    let query = [("statusOnly", "true".to_owned())];
+    let all = site
+        .arm
+        .list(&site.arm.paths.all_machines(), &query)
+        .await?;
+    let mut states = BTreeMap::new();
+    for machine in &all {
+        let view = &machine["properties"]["instanceView"];
+        let (group, name) = (machine["id"].as_str().and_then(group_in), &machine["name"]);
+        if let (Some(group), Some(name), true) = (group, name.as_str(), view.is_object()) {
+            states.insert(key_of(group, name), InstanceView::read(view));
+        }
+    }
+    Ok(states)
+}
+
+/// Azure's names have no case.
+fn key_of(group: &str, name: &str) -> String {
+    format!("{group}/{name}").to_ascii_lowercase()
+}
+
+/// A machine that the list does not have is asked about, because the list may be older than it.
+async fn look_at(
+    site: &Site,
+    worker: &Worker,
+    row: Row,
+    listed: Option<InstanceView>,
+) -> Result<(WorkerKey, Sighting), VendorError> {
+    let view = match listed {
+        Some(view) => Some(view),
+        None => {
+            let id = worker.key.id.as_str();
+            let path = site.arm.paths.instance_view(&row.resource_group, id);
+            let view = site.arm.get(&path).await?;
+            view.as_ref().map(InstanceView::read)
+        }
+    };
+    let sighting = match view {
+        Some(view) => {
+            let has_registered = worker.state != WorkerState::Requested;
+            let sighting = view.sighting(has_registered, row.is_spot, &row.ignored_failures);
+            if matches!(sighting, Sighting::Ended(_)) {
+                end_remains(site, worker).await;
+            }
+            sighting
+        }
+        None => look_at_remains(site, worker, &row).await?,
+    };
+    Ok((worker.key.clone(), sighting))
+}
+
+/// A machine that has ended, but exists, costs money.
+async fn end_remains(site: &Site, worker: &Worker) {
+    if let Err(error) = end(site, worker).await {
+        tracing::warn!(provider.id = %site.id, error = %error,
+            "cannot remove {}, which has ended; the next scan tries again: {error}", worker.key);
+    }
+}
+
+/// The state of a worker without a machine: its deployment may be about to make it, or its parts
+/// may be left.
+async fn look_at_remains(site: &Site, worker: &Worker, row: &Row) -> Result<Sighting, VendorError> {
+    let Some(names) = MachineNames::of_worker(worker.key.id.as_str()) else {
+        return Ok(Sighting::NotFound);
+    };
+    let (mut failure, mut has_record) = (None, false);
+    if row.has_deployment != Some(false) {
+        let path = site
+            .arm
+            .paths
+            .deployment(&row.resource_group, &names.deployment());
+        if let Some(deployment) = site.arm.get(&path).await? {
+            if is_deploying(&deployment) {
+                return Ok(match worker.state {
+                    WorkerState::Requested | WorkerState::Running => Sighting::Alive,
+                    WorkerState::Stopping | WorkerState::Stopped => Sighting::Ending,
+                });
+            }
+            has_record = !row.keeps_deployment;
+            if provisioning_state(&deployment) != "Succeeded" {
+                failure = Some(deployment_failure(site, row, &names, &deployment).await);
+            }
+        }
+    }
+    let parts = find_parts(site, &row.resource_group, &names).await?;
+    if let (Some(why), WorkerState::Requested) = (failure, worker.state) {
+        end_remains(site, worker).await;
+        return Ok(ended(why));
+    }
+    if has_record || !parts.is_empty() {
+        end_deployment(site, row, &names).await?;
+        remove_parts(site, &parts).await?;
+        return Ok(Sighting::Ending);
+    }
+    let was_spot = row.is_spot && worker.state == WorkerState::Running;
+    Ok(if was_spot {
+        ended("evicted, or deleted by others: the spot machine no longer exists".to_owned())
+    } else {
+        Sighting::NotFound
+    })
+}
+
+/// The messages of the operations that failed.
+async fn deployment_failure(
+    site: &Site,
+    row: &Row,
+    names: &MachineNames,
+    deployment: &Value,
+) -> String {
+    let mut path = site
+        .arm
+        .paths
+        .deployment(&row.resource_group, &names.deployment());
+    path.path.push_str("/operations");
+    let operations = site.arm.list(&path, &[]).await.unwrap_or_default();
+    failure_text(deployment, &operations)
+}
+
+fn failure_text(deployment: &Value, operations: &[Value]) -> String {
+    let failed = operations
+        .iter()
+        .map(|operation| &operation["properties"])
+        .filter(|operation| operation["provisioningState"] == "Failed")
+        .map(|operation| AzureError::read(&operation["statusMessage"]));
+    let mut reasons: Vec<String> = failed
+        .map(|error| error.text(""))
+        .take(MAX_REASONS)
+        .collect();
+    if reasons.is_empty() {
+        let error = AzureError::read(&deployment["properties"]["error"]);
+        reasons.push(error.text(""));
+    }
+    let state = provisioning_state(deployment).to_lowercase();
+    format!("its deployment {state}: {}", reasons.join("; "))
+}
+
+/// The id that Azure gave to the machine; `None`: there is no machine of ours.
+pub(super) async fn vm_id(site: &Site, worker: &Worker) -> Result<Option<String>, VendorError> {
+    let row = Row::of(worker, &site.resource_group);
+    if row.vm_id.is_some() {
+        return Ok(row.vm_id);
+    }
+    let path = site
+        .arm
+        .paths
+        .machine(&row.resource_group, worker.key.id.as_str());
+    let vm = site.arm.get(&path).await?.filter(|vm| site.owns(vm));
+    Ok(vm.and_then(|vm| vm["properties"]["vmId"].as_str().map(str::to_owned)))
+}
+
+#[cfg(test)]
+mod tests {
+    use ::testing::sizes_around;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn some_reasons_of_a_failed_deployment_are_told() {
+        let error = json!({"code": "Outer", "message": "m"});
+        let deployment = json!({"properties": {"provisioningState": "Failed", "error": error}});
+        let failed = |number: usize| {
+            let error = json!({"error": {"code": "Conflict", "message": number.to_string()}});
+            json!({"properties": {"provisioningState": "Failed", "statusMessage": error}})
+        };
+        for count in sizes_around("cloud::azure::looking::MAX_REASONS", MAX_REASONS) {
+            let operations: Vec<_> = (0..count).map(failed).collect();
+            let text = failure_text(&deployment, &operations);
+            let n_told = text.matches("Conflict").count();
+            assert_eq!(n_told, count.min(MAX_REASONS), "{text}");
+            assert_eq!(text.contains("Outer: m"), count == 0);
+        }
+    }
+
+    #[test]
+    fn a_time_with_many_digits_is_read() {
+        let read = |text| read_time(text).map(|at| at.to_string());
+        let expected = Some("2026-09-21T00:00:00.000Z".to_owned());
+        assert_eq!(read("2026-09-21T00:00:00.1234567Z"), expected);
+        assert_eq!(read("2026-09-21T00:00:00Z"), expected);
+        assert_eq!(read("yesterday"), None);
+    }
+}

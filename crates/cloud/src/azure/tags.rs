@@ -1,0 +1,154 @@
+//! The tags on all that is made for a machine: Taskcluster's, and those by which it is found again.
+
+use domain::id::{LaunchToken, PoolId, ProviderId};
+use serde_json::{Map, Value};
+
+/// The deployment that made it: our root URL.
+pub(super) const DEPLOYMENT: &str = "fleetwright-deployment";
+/// The token of the launch that made it.
+pub(super) const LAUNCH: &str = "fleetwright-launch";
+/// The machine that it belongs to.
+pub(super) const MACHINE: &str = "fleetwright-machine";
+/// Taskcluster's name of the tag with the provider that made it.
+pub(super) const PROVIDER: &str = "provider-id";
+/// Taskcluster's name of the tag with the pool that it was made for.
+const POOL: &str = "worker-pool-id";
+const LAUNCH_CONFIG: &str = "launch-config-id";
+
+/// The tags of one launch.
+pub(super) struct LaunchTags<'a> {
+    pub(super) root_url: &'a str,
+    pub(super) provider_id: &'a ProviderId,
+    pub(super) token: &'a LaunchToken,
+    pub(super) pool_id: &'a PoolId,
+    pub(super) owner: &'a str,
+    pub(super) group: &'a str,
+    pub(super) launch_config_id: &'a str,
+}
+
+impl LaunchTags<'_> {
+    /// The tags of a machine and its parts. Ours win over those of the launch config: without them
+    /// a machine would be lost.
+    pub(super) fn merge_into(&self, given: Option<&Value>, machine: &str) -> Map<String, Value> {
+        let mut tags = Map::new();
+        for (key, value) in given.and_then(Value::as_object).into_iter().flatten() {
+            let text = match value {
+                Value::String(text) => text.clone(),
+                Value::Null
+                | Value::Bool(_)
+                | Value::Number(_)
+                | Value::Array(_)
+                | Value::Object(_) => value.to_string(),
+            };
+            tags.insert(key.clone(), Value::String(text));
+        }
+        for (key, value) in [
+            ("created-by", format!("taskcluster-wm-{}", self.provider_id)),
+            ("managed-by", "taskcluster".to_owned()),
+            (PROVIDER, self.provider_id.to_string()),
+            ("worker-group", self.group.to_owned()),
+            (POOL, self.pool_id.to_string()),
+            ("root-url", self.root_url.to_owned()),
+            ("owner", self.owner.to_owned()),
+            (LAUNCH_CONFIG, self.launch_config_id.to_owned()),
+            (DEPLOYMENT, self.root_url.to_owned()),
+            (LAUNCH, self.token.to_string()),
+            (MACHINE, machine.to_owned()),
+        ] {
+            // Azure's names of tags have no case.
+            tags.retain(|own, _| !own.eq_ignore_ascii_case(key));
+            tags.insert(key.to_owned(), Value::String(value));
+        }
+        tags
+    }
+}
+
+/// The tags of something that Azure describes.
+#[derive(Clone, Copy)]
+pub(super) struct FoundTags<'a>(&'a Value);
+
+impl<'a> FoundTags<'a> {
+    pub(super) fn of(resource: &'a Value) -> Self {
+        Self(&resource["tags"])
+    }
+
+    fn get(self, key: &str) -> Option<&'a str> {
+        self.0[key].as_str()
+    }
+
+    /// Whether this deployment and this provider made it.
+    pub(super) fn are_ours(self, root_url: &str, provider_id: &ProviderId) -> bool {
+        self.get(DEPLOYMENT) == Some(root_url) && self.get(PROVIDER) == Some(provider_id.as_str())
+    }
+
+    pub(super) fn token(self) -> Option<LaunchToken> {
+        self.get(LAUNCH)?.parse().ok()
+    }
+
+    pub(super) fn pool_id(self) -> Option<PoolId> {
+        self.get(POOL)?.parse().ok()
+    }
+
+    pub(super) fn machine(self) -> Option<&'a str> {
+        self.get(MACHINE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const TOKEN: &str = "AAAAAAAAQgGAAAAAAAAAAA";
+
+    fn merged(given: &Value) -> Map<String, Value> {
+        let tags = LaunchTags {
+            root_url: "https://fleet.example.com",
+            provider_id: &"azure".parse().unwrap(),
+            token: &TOKEN.parse().unwrap(),
+            pool_id: &"proj/ci".parse().unwrap(),
+            owner: "ops@example.com",
+            group: "westus",
+            launch_config_id: "lc-1",
+        };
+        tags.merge_into(Some(given), "vm-1")
+    }
+
+    #[test]
+    fn taskclusters_tags_and_ours_win_over_those_of_the_launch_config() {
+        let given = json!({"team": "x", "n": 7, "Owner": "evil", "fleetwright-launch": "evil"});
+        let tags = Value::Object(merged(&given));
+        let expected = json!({
+            "team": "x",
+            "n": "7",
+            "created-by": "taskcluster-wm-azure",
+            "managed-by": "taskcluster",
+            "provider-id": "azure",
+            "worker-group": "westus",
+            "worker-pool-id": "proj/ci",
+            "root-url": "https://fleet.example.com",
+            "owner": "ops@example.com",
+            "launch-config-id": "lc-1",
+            "fleetwright-deployment": "https://fleet.example.com",
+            "fleetwright-launch": TOKEN,
+            "fleetwright-machine": "vm-1",
+        });
+        assert_eq!(tags, expected);
+    }
+
+    #[test]
+    fn only_tags_of_this_deployment_and_provider_are_ours() {
+        let resource = json!({"tags": merged(&json!({}))});
+        let found = FoundTags::of(&resource);
+        let ours = |url, id: &str| found.are_ours(url, &id.parse().unwrap());
+        assert!(ours("https://fleet.example.com", "azure"));
+        assert!(!ours("https://fleet.example.com", "azure2"));
+        assert!(!ours("https://other.example.com", "azure"));
+        assert_eq!(found.token(), TOKEN.parse().ok());
+        assert_eq!(found.pool_id(), "proj/ci".parse().ok());
+        assert_eq!(found.machine(), Some("vm-1"));
+        let untagged = json!({"name": "x"});
+        assert!(!FoundTags::of(&untagged).are_ours("https://a", &"azure".parse().unwrap()));
+    }
+}

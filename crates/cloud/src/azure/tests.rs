@@ -1,0 +1,12 @@
+//! Tests of the `azure` provider.
+
+mod documented;
+mod ending;
+mod fake;
+mod faults;
+mod launching;
+mod looking;
+mod registering;
+mod site;
+mod suites;
+mod tokens;
