@@ -11,6 +11,7 @@ fit to it are refused.
 Besides Google's API:
 
     GET  /_fake/account             the key file of a service account that may call it
+    GET  /_fake/identity/ID?audience=URL   an identity token of this machine
     GET  /_fake/signing-key         {"kid", "private_key"}: signs identity tokens
     POST /_fake/rotate              makes another signing key
     POST /_fake/faults              [{"call", "times", ...}]: see Faults
@@ -20,6 +21,7 @@ Besides Google's API:
     POST /_fake/rotate-account      makes another key of the account, and revokes
     POST /_fake/forget-requests     forgets the request ids
     POST /_fake/settle              lets time pass: operations go on
+    GET  /_fake/instances           all machines
     GET  /_fake/calls               all calls so far: [{"call", "path", "query", "body"}]
 """
 
@@ -84,6 +86,10 @@ def openssl(*arguments, stdin=None):
 
 def decode(part):
     return base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
+
+
+def encode(data):
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
 class Faults:
@@ -234,6 +240,31 @@ def new_token(world):
     return {"access_token": token, "expires_in": 3599, "token_type": "Bearer"}
 
 
+def identity(world, identifier, audience):
+    """The token that the metadata server would give to a machine."""
+    instance = next(it for it in world.instances.values() if it["id"] == identifier)
+    key, now = world.signing[-1], int(time.time())
+    claims = {
+        "iss": "https://accounts.google.com",
+        "aud": audience,
+        "sub": "1234567890",
+        "iat": now,
+        "exp": now + 3600,
+        "google": {
+            "compute_engine": {
+                "project_id": "project-1",
+                "instance_id": identifier,
+                "instance_name": instance["name"],
+                "zone": instance["zone"].rsplit("/", 1)[1],
+            }
+        },
+    }
+    header = {"alg": "RS256", "kid": key.kid, "typ": "JWT"}
+    signed = ".".join(encode(json.dumps(part).encode()) for part in (header, claims))
+    signature = openssl("dgst", "-sha256", "-sign", str(key.path), stdin=signed.encode())
+    return f"{signed}.{encode(signature)}"
+
+
 def account_file(world):
     return {
         "type": "service_account",
@@ -296,7 +327,7 @@ class Handler(BaseHTTPRequestHandler):
         body = json.loads(content) if content else None
         with world.lock:
             if parts[0] == "_fake":
-                return 200, {}, self.fake(parts[1:], body)
+                return 200, {}, self.fake(parts[1:], query, body)
             if parts == ["certs"]:
                 fault = world.faults.take("certs")
                 if fault:
@@ -346,11 +377,15 @@ class Handler(BaseHTTPRequestHandler):
         if problems:
             raise Refused(400, "invalid", "; ".join(problems))
 
-    def fake(self, parts, body):
+    def fake(self, parts, query, body):
         world = self.world
         match parts:
             case ["account"]:
                 return account_file(world)
+            case ["identity", identifier]:
+                return {"token": identity(world, identifier, query["audience"])}
+            case ["instances"]:
+                return list(world.instances.values())
             case ["signing-key"]:
                 return {"kid": world.signing[-1].kid, "private_key": world.signing[-1].private}
             case ["rotate"]:

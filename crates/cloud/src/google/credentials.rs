@@ -13,6 +13,7 @@ use aws_lc_rs::signature::RSA_PKCS1_SHA256;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use domain::time::{HOUR_MS, Timestamp};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::RequestBuilder;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -33,6 +34,13 @@ const MAX_FILE_BYTES: u64 = 64 * 1024;
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
 /// Time limit of one call of a token service.
 const CALL_LIMIT: Duration = Duration::from_secs(7);
+
+/// Escapes all but the unreserved characters.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
 
 /// Where credentials come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -173,10 +181,7 @@ impl GoogleTokens {
 
     async fn post_form(&self, url: &str, form: &[(&str, &str)]) -> Result<Value, Failure> {
         check_address(url)?;
-        let encode = |text: &str| {
-            percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC)
-                .to_string()
-        };
+        let encode = |text: &str| utf8_percent_encode(text, ESCAPED).to_string();
         let pairs = form.iter();
         let body: Vec<String> = pairs
             .map(|(name, value)| format!("{}={}", encode(name), encode(value)))

@@ -1,5 +1,6 @@
 //! Tests of the `google` provider, on a fake of Google or with scripted answers.
 
+mod bids;
 mod contract;
 mod credentials;
 mod fake;

@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 
 use super::fake::{FakeGoogle, provider};
-use crate::tests::values::{ROOT_URL, TestClock};
+use crate::google::GoogleProvider;
+use crate::tests::values::{ROOT_URL, TestClock, context_at};
+use crate::vendor::recorder::Recorder;
 use crate::{CloudError, Machines as _, Provider as _, SetupError};
 
 async fn setup(google: &FakeGoogle, extra: Value) -> Result<(), SetupError> {
@@ -78,6 +80,58 @@ async fn an_external_account_exchanges_its_token() {
         let error = setup(&google, extra).await.unwrap_err().to_string();
         assert!(error.contains("the subject token is not valid"), "{error}");
     }
+}
+
+#[tokio::test]
+async fn an_external_account_may_take_the_role_of_a_service_account() {
+    let recorder = Recorder::start().await;
+    let subject = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(subject.path(), "a b&c\n").unwrap();
+    let account = file(&json!({
+        "type": "external_account", "audience": "//iam.googleapis.com/x",
+        "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
+        "token_url": "https://sts.example/v1/token",
+        "service_account_impersonation_url": format!("{}/impersonate", recorder.url),
+        "credential_source": {"file": subject.path()},
+    }));
+    recorder.answer(200, json!({"access_token": "federated", "expires_in": 600}));
+    let expires = "2027-01-01T00:00:00Z";
+    recorder.answer(
+        200,
+        json!({"accessToken": "of-the-account", "expireTime": expires}),
+    );
+    let extra = json!({"key_file": account.path()});
+    let provider = provider(&recorder.url, ROOT_URL, &TestClock::new(), extra);
+    // No answer is queued for it.
+    provider.setup().await.unwrap_err();
+    let calls = recorder.calls();
+    assert_eq!(calls[0].target, "/token");
+    assert!(calls[0].text().ends_with("subject_token=a%20b%26c"));
+    assert_eq!(calls[1].target, "/impersonate");
+    assert_eq!(calls[1].header("authorization"), Some("Bearer federated"));
+    assert_eq!(calls[1].json()["lifetime"], "3600s");
+    let path = "/v1/projects/-/serviceAccounts/1234567890";
+    assert_eq!(calls[2].target, path);
+    let bearer = calls[2].header("authorization");
+    assert_eq!(bearer, Some("Bearer of-the-account"));
+}
+
+#[tokio::test]
+async fn tokens_are_not_asked_for_without_encryption() {
+    let google = FakeGoogle::start();
+    let mut account = google.read("account").await;
+    account["token_uri"] = json!("http://tokens.example/token");
+    let mut section = json!({"project": "p", "worker_service_account": "1",
+        "endpoint": google.url, "iam_endpoint": google.url});
+    section["credentials"] = json!(account.to_string());
+    let config = serde_json::from_value(section).unwrap();
+    let context = context_at("google", &TestClock::new());
+    let error = GoogleProvider::new(&config, context).setup().await;
+    let error = error.unwrap_err().to_string();
+    assert!(
+        error.contains("must have an address with https://"),
+        "{error}"
+    );
 }
 
 #[tokio::test]

@@ -15,8 +15,13 @@ use crate::{Machines as _, Provider as _, Sighting};
 
 /// A provider with one zone and only the recorder behind it.
 async fn alone() -> (GoogleProvider, Recorder) {
+    alone_with(json!({})).await
+}
+
+/// A provider with these keys in its section.
+pub(super) async fn alone_with(extra: Value) -> (GoogleProvider, Recorder) {
     let recorder = Recorder::start().await;
-    let provider = provider(&recorder.url, ROOT_URL, &TestClock::new(), json!({}));
+    let provider = provider(&recorder.url, ROOT_URL, &TestClock::new(), extra);
     recorder.answer(200, json!({"access_token": "t", "expires_in": 3_600}));
     recorder.answer(200, json!({"email": "w@x", "uniqueId": "1234567890"}));
     let zone = json!({"name": "us-central1-a", "region": "x/regions/us-central1"});
