@@ -162,6 +162,8 @@ mod status;
 mod strategy_choice;
 mod strategy_service;
 mod task_log;
+mod taskcluster_metrics;
+mod taskcluster_records;
 mod tasks_in_batches;
 mod temporary;
 mod tls;
