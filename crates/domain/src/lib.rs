@@ -12,6 +12,7 @@ pub mod demand;
 pub mod documentation;
 pub mod error_cause;
 pub mod error_report;
+pub mod estimate;
 pub mod event;
 pub mod facts;
 pub mod id;

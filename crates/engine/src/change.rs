@@ -16,6 +16,7 @@ use store::Tx;
 
 use crate::phase_measures::PhaseSample;
 use crate::random::Random;
+use crate::taskcluster_records::Record;
 
 /// A transaction, with everything a workflow needs beside it.
 pub struct Change<'a, 'tx> {
@@ -40,6 +41,8 @@ pub struct PendingWakeups {
     pub(super) endings: BTreeSet<ProviderId>,
     /// Steps of machines to measure.
     pub(super) phases: Vec<PhaseSample>,
+    /// For the log.
+    pub(super) records: Vec<Record>,
 }
 
 impl<'a, 'tx> Change<'a, 'tx> {
@@ -76,6 +79,9 @@ impl<'a, 'tx> Change<'a, 'tx> {
     /// Writes events, which are published to clients and other processes after the commit.
     pub fn announce(&mut self, bodies: impl IntoIterator<Item = EventBody>) -> store::Result<()> {
         for body in bodies {
+            self.wakeups
+                .records
+                .extend(Record::of_event(&body, self.now));
             let event = Event {
                 id: self.new_id(),
                 created: self.now,

@@ -21,6 +21,7 @@ use crate::phase_measures::PhaseMeasures;
 use crate::queue::Queue;
 use crate::random::Random;
 use crate::strategy_services::StrategyServices;
+use crate::taskcluster_records::Record;
 use crate::wakeups::Wakeups;
 
 /// One for the process: the store, the clock, the providers and the state in memory.
@@ -55,6 +56,10 @@ pub struct Engine {
     pub claim_seconds: u32,
     /// A worker's further error reports are only counted.
     pub error_reports_per_hour: u32,
+    /// Whether metrics have the labels that Taskcluster's have, and all of its names.
+    pub taskcluster_names: bool,
+    /// Whether to write log records in the form of Taskcluster's services.
+    pub taskcluster_records: bool,
 }
 
 impl Engine {
@@ -135,6 +140,9 @@ impl Engine {
     /// Called after the commit: the loops that are woken read the committed state.
     fn send_wakeups(self: &Arc<Self>, wakeups: PendingWakeups) {
         self.phase_measures.record(wakeups.phases);
+        if self.taskcluster_records {
+            wakeups.records.iter().for_each(Record::write);
+        }
         for queue in &wakeups.queues {
             self.queue.dispatcher.wake(self, queue);
         }

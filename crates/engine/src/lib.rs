@@ -29,6 +29,7 @@ pub mod relays;
 pub mod series;
 pub mod status;
 pub mod strategy_services;
+pub mod taskcluster_records;
 pub mod tree;
 pub mod undo_guard;
 pub mod wakeups;

@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 pub const REGISTRATION_SECONDS: &str = "worker_manager_worker_registration_seconds";
 pub const PROVISION_SECONDS: &str = "worker_manager_worker_provision_seconds";
+/// With `metrics.taskcluster_names`.
+pub const POOL_PROVISION_SECONDS: &str = "worker_manager_worker_pool_provision_seconds";
 pub const STARTUP_SECONDS: &str = "worker_manager_worker_startup_seconds";
 pub const LIFETIME_SECONDS: &str = "worker_manager_worker_lifetime_seconds";
 pub const PHASE_SECONDS: &str = "fleetwright_machine_phase_seconds";

@@ -36,6 +36,7 @@ mod scan;
 mod sealing;
 mod series;
 mod statistics;
+mod taskcluster_measure;
 mod tls_reload;
 pub mod tree_keeper;
 mod waits;
@@ -77,6 +78,7 @@ pub use scan::{MachineTermination, Scan};
 pub use sealing::Sealing;
 pub use series::Series;
 pub use statistics::MissingStatistics;
+pub use taskcluster_measure::TaskclusterMeasure;
 pub use tls_reload::TlsReload;
 pub use waits::WaitAccounts;
 
@@ -165,6 +167,9 @@ fn start_housekeeping(app: &Arc<App>, driver: &mut Driver) {
     driver.start(every(5), QueueDeadlines(engine()));
     driver.start(deletions::PERIOD, QueueHousekeeping::new(engine()));
     driver.start(every(30), Measure(own()));
+    if app.config.metrics.taskcluster_names || app.engine.taskcluster_records {
+        driver.start(every(30), TaskclusterMeasure::new(own()));
+    }
     driver.start(deletions::PERIOD, Housekeeping::new(own()));
     driver.start(every(300), ArtifactCleanup::new(engine()));
     driver.start(every(600), Sealing(engine()));

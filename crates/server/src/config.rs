@@ -149,6 +149,8 @@ pub enum LogFormat {
     Pretty,
     /// For programs: one JSON object a line.
     Json,
+    /// The same, in the form of Taskcluster's services, with their types of records.
+    Taskcluster,
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -140,8 +140,12 @@ fn line_of(event: &Event<'_>) -> u64 {
 fn with_count(line: &str, n_left_out: u64, format: LogFormat) -> String {
     let line = line.trim_end_matches('\n');
     match (format, line.strip_suffix('}')) {
-        (LogFormat::Json, Some(object)) => format!("{object},\"n_left_out\":{n_left_out}}}\n"),
-        (LogFormat::Json | LogFormat::Pretty, _) => format!("{line} n_left_out={n_left_out}\n"),
+        (LogFormat::Json | LogFormat::Taskcluster, Some(object)) => {
+            format!("{object},\"n_left_out\":{n_left_out}}}\n")
+        }
+        (LogFormat::Json | LogFormat::Taskcluster | LogFormat::Pretty, _) => {
+            format!("{line} n_left_out={n_left_out}\n")
+        }
     }
 }
 
@@ -178,7 +182,7 @@ mod tests {
                 let subscriber = builder.event_format(repeats).finish();
                 tracing::subscriber::with_default(subscriber, || log(&set));
             }
-            LogFormat::Json => {
+            LogFormat::Json | LogFormat::Taskcluster => {
                 let builder = builder.json().flatten_event(true).without_time();
                 let subscriber = builder.map_event_format(|inner| Repeats {
                     inner,

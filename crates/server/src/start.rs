@@ -38,7 +38,7 @@ use tokio::time::timeout;
 use crate::app::App;
 use crate::authentication::{Authenticator, EmbeddedAuthenticator, RemoteAuthenticator};
 use crate::background::BROKER_READER;
-use crate::config::{Config, ConfigError, ConfiguredSecrets, OutsideQueue};
+use crate::config::{Config, ConfigError, ConfiguredSecrets, LogFormat, OutsideQueue};
 use crate::configured_providers::build_providers;
 use crate::events::{CatchUp, EventStream};
 use crate::health::HealthMonitor;
@@ -252,6 +252,8 @@ async fn assemble(
         compilations: CompilationCache::default(),
         payload_schemas: PayloadSchemas::default(),
         claim_seconds: config.queue.claim_seconds,
+        taskcluster_records: config.log.format == LogFormat::Taskcluster,
+        taskcluster_names: config.metrics.taskcluster_names,
         error_reports_per_hour: config.worker_manager.max_error_reports_per_hour,
         clock,
     };

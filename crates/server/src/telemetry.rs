@@ -4,22 +4,26 @@ pub mod catalogue;
 mod escape;
 #[cfg(test)]
 pub(crate) mod lines;
+mod mozlog;
+pub mod taskcluster;
 
 use std::io::IsTerminal;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use engine::measures::{
-    LAUNCHES, LIFETIME_SECONDS, PHASE_SECONDS, PROVISION_SECONDS, REGISTRATION_SECONDS,
-    REGISTRATIONS_REFUSED, STARTUP_SECONDS, Stopwatch,
+    LAUNCHES, LIFETIME_SECONDS, PHASE_SECONDS, POOL_PROVISION_SECONDS, PROVISION_SECONDS,
+    REGISTRATION_SECONDS, REGISTRATIONS_REFUSED, STARTUP_SECONDS, Stopwatch,
 };
+use engine::taskcluster_records::TARGET;
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use metrics_exporter_prometheus::{
     Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
 };
 use tracing_subscriber::EnvFilter;
 
-use self::catalogue::{Kind, METRICS};
+use self::catalogue::{Kind, METRICS, TASKCLUSTER_METRICS};
+use self::mozlog::Mozlog;
 
 use crate::config::{Log, LogFormat};
 use crate::log_repeats::Repeats;
@@ -155,7 +159,7 @@ impl Telemetry {
 
 /// Registers the descriptions of all metrics.
 fn describe_metrics() {
-    for metric in METRICS {
+    for metric in METRICS.iter().chain(TASKCLUSTER_METRICS) {
         match metric.kind {
             Kind::Counter => describe_counter!(metric.name, metric.description),
             Kind::Gauge => describe_gauge!(metric.name, metric.description),
@@ -174,6 +178,7 @@ fn builder() -> PrometheusBuilder {
         (PHASE_SECONDS, &PHASE_BUCKETS[..]),
         (REGISTRATION_SECONDS, &WORKER_BUCKETS[..]),
         (PROVISION_SECONDS, &WORKER_BUCKETS[..]),
+        (POOL_PROVISION_SECONDS, &PHASE_BUCKETS[..]),
         (STARTUP_SECONDS, &WORKER_BUCKETS[..]),
         (LIFETIME_SECONDS, &WORKER_BUCKETS[..]),
         (IMAGE_BUILD_SECONDS, &WORKER_BUCKETS[..]),
@@ -198,6 +203,12 @@ pub fn log_to_stderr(log: &Log) -> Result<(), String> {
             filter.push_str(&format!(",{library}={level}"));
         }
     }
+    // Records for programs that read Taskcluster's log.
+    let level = match log.format {
+        LogFormat::Taskcluster => "info",
+        LogFormat::Pretty | LogFormat::Json => "off",
+    };
+    filter.push_str(&format!(",{TARGET}={level}"));
     let filter = EnvFilter::try_new(filter).map_err(|problem| {
         format!(
             "log.filter: {:?} is not a valid filter: {problem}",
@@ -223,6 +234,10 @@ pub fn log_to_stderr(log: &Log) -> Result<(), String> {
             .flatten_event(true)
             .with_current_span(true)
             .map_event_format(|inner| Repeats::new(inner, log.format, interval, elapsed))
+            .try_init(),
+        LogFormat::Taskcluster => builder
+            .json()
+            .event_format(Repeats::new(Mozlog::new(), log.format, interval, elapsed))
             .try_init(),
     };
     Ok(())

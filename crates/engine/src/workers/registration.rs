@@ -14,7 +14,7 @@ use domain::pool::Pool;
 use domain::time::Timestamp;
 use domain::worker::{Worker, WorkerState};
 use domain::worker_credentials;
-use serde_json::Value;
+use serde_json::{Value, json};
 use store::StoreError;
 use tokio_util::sync::CancellationToken;
 
@@ -27,6 +27,7 @@ use crate::fleet;
 use crate::measures::{
     PROVISION_SECONDS, REGISTRATION_SECONDS, REGISTRATIONS_REFUSED, STARTUP_SECONDS, seconds,
 };
+use crate::taskcluster_records::{Record, Severity};
 
 /// A registration is tried this often while the worker's row changes.
 const MAX_TRIES: usize = 5;
@@ -87,7 +88,7 @@ pub async fn register(
         };
         let news = News { is_new, moves };
         if let Some(worker) = write_worker(engine, worker, news, now).await? {
-            measure_registration(&worker, is_new, asked.boot, now);
+            measure_registration(engine, &worker, is_new, asked.boot, now);
             return Ok(RegistrationResult {
                 credentials: issue_credentials(engine, &worker, expires),
                 worker,
@@ -202,6 +203,21 @@ fn refuse_because(
     metrics::counter!(REGISTRATIONS_REFUSED, "providerId" => label.to_owned()).increment(1);
     tracing::warn!(worker.pool = %key.pool_id, worker.group = %key.group, worker.id = %key.id,
         provider.id = %provider_id, reason = why, "refused to register {key}: {why}");
+    if engine.taskcluster_records {
+        let record = Record {
+            kind: "registration-error-warning",
+            version: 1,
+            severity: Severity::Warning,
+            fields: json!({
+                "message": error.to_string(),
+                "error": why,
+                "workerPoolId": key.pool_id.as_str(),
+                "providerId": provider_id.as_str(),
+                "workerId": key.id.as_str(),
+            }),
+        };
+        record.write();
+    }
     error
 }
 
@@ -272,21 +288,39 @@ pub(super) fn issue_credentials(
     issuer.issue(&engine.random, &name, scopes, now, expires)
 }
 
-fn measure_registration(worker: &Worker, is_new: bool, boot: Option<Timestamp>, now: Timestamp) {
-    let labels = [
+fn measure_registration(
+    engine: &Engine,
+    worker: &Worker,
+    is_new: bool,
+    boot: Option<Timestamp>,
+    now: Timestamp,
+) {
+    let mut labels = vec![
         ("workerPoolId", worker.key.pool_id.to_string()),
         ("providerId", worker.provider_id.to_string()),
     ];
-    let record = |name: &'static str, millis: i64| {
+    let record = |name: &'static str, labels: &[(&'static str, String)], millis: i64| {
         if millis >= 0 {
-            metrics::histogram!(name, &labels).record(seconds(millis));
+            metrics::histogram!(name, labels).record(seconds(millis));
         }
     };
     if is_new {
-        record(REGISTRATION_SECONDS, now.millis_since(worker.created));
+        record(
+            REGISTRATION_SECONDS,
+            &labels,
+            now.millis_since(worker.created),
+        );
+    }
+    // Many groups make many series, so only those who look for them get them.
+    if engine.taskcluster_names {
+        labels.push(("workerGroup", worker.key.group.to_string()));
     }
     if let Some(boot) = boot {
-        record(PROVISION_SECONDS, boot.millis_since(worker.created));
-        record(STARTUP_SECONDS, now.millis_since(boot));
+        record(
+            PROVISION_SECONDS,
+            &labels,
+            boot.millis_since(worker.created),
+        );
+        record(STARTUP_SECONDS, &labels, now.millis_since(boot));
     }
 }

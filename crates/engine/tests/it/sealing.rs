@@ -1,4 +1,4 @@
-//! Access tokens and secrets are sealed again with the first key, so that older keys can be removed.
+//! Access tokens and secrets are sealed again with the first key, so that older keys can go.
 
 use std::sync::Arc;
 

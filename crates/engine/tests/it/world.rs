@@ -90,6 +90,8 @@ impl World {
             payload_schemas: PayloadSchemas::default(),
             claim_seconds: 1_200,
             error_reports_per_hour: 60,
+            taskcluster_names: false,
+            taskcluster_records: false,
         };
         Self {
             engine: Arc::new(engine),

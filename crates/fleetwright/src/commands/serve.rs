@@ -98,7 +98,7 @@ pub(super) async fn run_with(
     doctor: &str,
 ) -> Result<(), Failure> {
     // A JSON log must contain only records.
-    let is_logged = matches!(config.log.format, LogFormat::Json);
+    let is_logged = config.log.format != LogFormat::Pretty;
     let done = server::run_with(config, further, stop, ready).await;
     done.map_err(|error| {
         let mut failure = Failure::failed(format!("the server stopped: {}", with_causes(&error)));

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::endpoint::{Endpoint, Service};
 use super::endpoints_of;
 use super::reply::without_nulls;
-use crate::telemetry::catalogue::{LOG_TYPES, METRICS, concerns};
+use crate::telemetry::catalogue::{LOG_TYPES, METRICS, TASKCLUSTER_METRICS, concerns};
 
 /// The kinds of references of each service.
 const KINDS: [&str; 4] = ["api", "exchanges", "logs", "metrics"];
@@ -177,6 +177,7 @@ fn logs(service: Service, root_url: &str) -> Value {
 fn metrics(service: Service, root_url: &str) -> Value {
     let metrics: Vec<Value> = METRICS
         .iter()
+        .chain(TASKCLUSTER_METRICS)
         .filter(|metric| concerns(metric.service, service))
         .map(|metric| {
             json!({

@@ -4,15 +4,17 @@
 //! Credentials come first, so that callers without scopes do not make us read or keep anything.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use access::scope::{Params, ScopeSet};
 use api_client::with_causes;
 use bytes::Bytes;
 use contract::patterns;
 use engine::measures::Stopwatch;
+use engine::taskcluster_records::{Record, Severity};
 use http::header::{AUTHORIZATION, AsHeaderName, CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, Method};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::call::Call;
 use super::client_address;
@@ -93,6 +95,9 @@ pub(super) async fn answer_at(
         status,
         took,
     );
+    if app.engine.taskcluster_records {
+        log_call(app, &head, endpoint, status, took);
+    }
     tracing::debug!(http.method = %head.method, http.path = head.uri.path(), http.status = status,
         elapsed_ms = took.as_millis(), "{name} answered {status}");
     response
@@ -354,6 +359,8 @@ pub(super) fn parameter_pattern(service: Service, name: &str) -> Option<&'static
         }
         (Service::Auth, "clientId") => Some(patterns::CLIENT_ID),
         (Service::Auth, "roleId") => Some(patterns::ROLE_ID),
+        (Service::Auth, "wstAudience") => Some(patterns::GENERIC_ID),
+        (Service::Auth, "wstClient") => Some(patterns::TUNNEL_CLIENT),
         _ => None,
     }
 }
@@ -399,6 +406,27 @@ fn payload_for_errors(call: &Call, shown: Payload) -> Value {
             payload
         }
     }
+}
+
+/// The record of a call, as Taskcluster's services write it. It names no client and no query: the
+/// log of refusals and the audit log do.
+fn log_call(app: &App, head: &RequestHead, endpoint: &Endpoint, status: u16, took: Duration) {
+    let record = Record {
+        kind: "monitor.apiMethod",
+        version: 2,
+        severity: Severity::Notice,
+        fields: json!({
+            "name": endpoint.name,
+            "apiVersion": "v1",
+            "public": endpoint.scopes.is_none(),
+            "resource": head.uri.path(),
+            "method": head.method.as_str(),
+            "sourceIp": client_address::address(app, head).to_string(),
+            "duration": took.as_secs_f64() * 1_000.0,
+            "statusCode": status,
+        }),
+    };
+    record.write();
 }
 
 /// Logs who was refused what: a limited number of lines, so that callers cannot fill the log.

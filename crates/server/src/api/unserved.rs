@@ -186,7 +186,7 @@ fn find_elsewhere(app: &App, service: &str, verb: Verb, path: &str) -> Option<Fo
     };
     let why = match url {
         Some(url) => format!("this server uses the service of {url}: call it there"),
-        None => "this process does not have the role `api`: call one that has it".to_owned(),
+        None => "this process does not have the role `api`: call a process with it".to_owned(),
     };
     let service = service.as_str();
     let text = format!(

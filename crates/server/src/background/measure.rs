@@ -32,6 +32,15 @@ pub struct MeasureLimits {
     pub pages: usize,
 }
 
+impl Default for MeasureLimits {
+    fn default() -> Self {
+        Self {
+            page: PAGE,
+            pages: MAX_PAGES,
+        }
+    }
+}
+
 pub struct Measure(pub Arc<App>);
 
 #[async_trait]
@@ -41,8 +50,7 @@ impl BackgroundTask for Measure {
     }
 
     async fn activate(&mut self) -> ActivationResult {
-        let (page, pages) = (PAGE, MAX_PAGES);
-        self.with_limits(MeasureLimits { page, pages }).await
+        self.with_limits(MeasureLimits::default()).await
     }
 }
 
@@ -50,7 +58,10 @@ impl Measure {
     pub async fn with_limits(&self, limits: MeasureLimits) -> ActivationResult {
         self.0.telemetry.tidy();
         self.totals().await?;
-        self.by_pool(limits).await?;
+        // With the worker group, they have another measure.
+        if !self.0.config.metrics.taskcluster_names {
+            self.by_pool(limits).await?;
+        }
         Ok(Value::Null)
     }
 
@@ -156,7 +167,7 @@ fn show((pool, provider): &PoolAndProvider, counts: &Counts) {
     gauge!(STOPPING_CAPACITY, &labels).set(number(counts.stopping.capacity));
 }
 
-fn number(count: u64) -> f64 {
+pub(super) fn number(count: u64) -> f64 {
     #[expect(
         clippy::cast_precision_loss,
         reason = "a metric needs no more digits than a double"

@@ -23,6 +23,7 @@ use store::{StoreError, Tx};
 use super::batches::Batches;
 use super::driver::{ActivationResult, BackgroundTask, summary};
 use crate::app::App;
+use crate::telemetry::taskcluster;
 use crate::telemetry::{BAD_OUTCOMES, OUTCOMES};
 
 pub use outside::OutsideOutcomes;
@@ -111,7 +112,7 @@ impl Outcomes {
             });
             let Collected { noted, is_done } = collected.await?;
             n_new += noted.new.len() as u64;
-            noted.report();
+            noted.report(app.config.metrics.taskcluster_names);
             if is_done {
                 break;
             }
@@ -192,8 +193,11 @@ fn record(tx: &mut Tx<'_>, ended: &[EndedRun], new: &[RunOutcome]) -> Result<(),
 
 impl Noted {
     /// Updates metrics and the log; call it after the commit.
-    fn report(&self) {
+    fn report(&self, by_queue: bool) {
         for outcome in &self.new {
+            if by_queue {
+                taskcluster::count_outcome(outcome);
+            }
             let state = outcome.reason.state().as_str();
             counter!(OUTCOMES, "outcome" => state).increment(1);
         }

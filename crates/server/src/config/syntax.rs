@@ -100,7 +100,8 @@ mod tests {
             ),
             (
                 "[log]\nformat = \"hunter2\"",
-                "line 2, column 10, key log.format: unknown variant, expected `pretty` or `json`",
+                "line 2, column 10, key log.format: unknown variant, expected one of \
+                 `pretty`, `json`, `taskcluster`",
             ),
             ("listen = \"hunter2\"", "line 1, column 10, key listen: "),
             (

@@ -2,8 +2,9 @@
 
 use engine::measures::{
     CLOCK_SKEW, CLOCK_STEPS, CLOUD_CALLS, CLOUD_RATE, DEMAND_FAILURES, IMAGE_STEPS, LAUNCHES,
-    LIFETIME_SECONDS, PHASE_SECONDS, PROVISION_SECONDS, REGISTRATION_FAILURES,
-    REGISTRATION_SECONDS, REGISTRATIONS_REFUSED, STARTUP_SECONDS, STRATEGY_REQUESTS,
+    LIFETIME_SECONDS, PHASE_SECONDS, POOL_PROVISION_SECONDS, PROVISION_SECONDS,
+    REGISTRATION_FAILURES, REGISTRATION_SECONDS, REGISTRATIONS_REFUSED, STARTUP_SECONDS,
+    STRATEGY_REQUESTS,
 };
 
 use super::{
@@ -13,6 +14,7 @@ use super::{
     IMAGE_BUILDS, IMAGE_BUILDS_RUNNING, IMAGE_CANARY_EVIDENCE, IMAGE_CANARY_STARTS, IMAGE_REQUESTS,
     IMAGE_UPLOAD_SECONDS, IMAGE_UPLOADS, NOTICES, NOTICES_UP, OUTBOX_DEPTH, OUTCOMES, POOLS,
     PROVIDER_UP, REQUESTED_CAPACITY, STOPPING_CAPACITY, TASK_AGE, TASK_SECONDS, WORKERS,
+    taskcluster,
 };
 use crate::service::Service;
 
@@ -133,21 +135,21 @@ const STORE: Labels = &[
 /// A row is the service, the kind, the name, the labels and the description of a metric.
 macro_rules! metrics {
     ($($service:expr, $kind:ident, $name:expr, $labels:expr => $description:literal;)+) => {
-        /// Every metric; a test compares this list with the recorded metrics.
-        pub static METRICS: &[Metric] = &[$(Metric {
+        &[$(Metric {
             service: $service,
             kind: Kind::$kind,
             name: $name,
             labels: $labels,
             description: $description,
-        }),+];
+        }),+]
     };
 }
 
 const WM: Option<Service> = Some(Service::WorkerManager);
 const AUTH: Option<Service> = Some(Service::Auth);
 
-metrics! {
+/// Every metric; a test compares this list with the recorded metrics.
+pub static METRICS: &[Metric] = metrics! {
     None, Counter, HTTP_REQUESTS, CALL => "Requests answered.";
     None, Histogram, HTTP_SECONDS, CALL => "Seconds that requests took.";
     None, Counter, CONNECTIONS_CLOSED, CLOSED => "Connections closed to make room.";
@@ -230,7 +232,55 @@ metrics! {
         "Transactions that ran again after a conflict.";
     None, Counter, "fleetwright_store_conflicts_total", CONFLICT =>
         "Attempts of transactions that failed with a conflict.";
-}
+};
+
+const QUEUE: Option<Service> = Some(Service::Queue);
+const TASK_QUEUE: Labels = &[
+    (
+        "provisionerId",
+        "The first part of the name of the task queue",
+    ),
+    ("workerType", "Its second part"),
+];
+const RESOLVED: Labels = &[
+    (
+        "provisionerId",
+        "The first part of the name of the task queue",
+    ),
+    ("workerType", "Its second part"),
+    ("reasonResolved", "Why the run ended"),
+];
+const TERMINATION: Labels = &[
+    ("workerPoolId", "The worker pool"),
+    ("providerId", "The provider"),
+    ("reason", "over_capacity or launch_config_archived"),
+];
+
+/// Further metrics with `metrics.taskcluster_names`, under the names of Taskcluster's services.
+pub static TASKCLUSTER_METRICS: &[Metric] = metrics! {
+    WM, Gauge, taskcluster::PENDING_TASKS, POOL => "Tasks that wait.";
+    WM, Gauge, taskcluster::CLAIMED_TASKS, POOL => "Tasks that run.";
+    WM, Gauge, taskcluster::DESIRED_CAPACITY, POOL =>
+        "The capacity that Taskcluster's estimator would want, whatever the strategy.";
+    WM, Gauge, taskcluster::TOTAL_IDLE_CAPACITY, POOL => "Existing capacity without a task.";
+    WM, Gauge, taskcluster::ADJUSTED_PENDING_TASKS, POOL =>
+        "Waiting tasks beyond the idle capacity.";
+    WM, Histogram, POOL_PROVISION_SECONDS, POOL => "Seconds that decisions on a pool took.";
+    WM, Gauge, taskcluster::SCAN_SEEN, POOL => "Workers that have not stopped.";
+    WM, Gauge, taskcluster::SCAN_ERRORS, POOL => "Errors of the pool in the last minute.";
+    WM, Gauge, taskcluster::TERMINATING, TERMINATION =>
+        "Running workers that were asked to stop.";
+    QUEUE, Gauge, taskcluster::QUEUE_PENDING, TASK_QUEUE => "Tasks that wait.";
+    QUEUE, Gauge, taskcluster::QUEUE_CLAIMED, TASK_QUEUE => "Tasks that run.";
+    QUEUE, Counter, taskcluster::QUEUE_COMPLETED, TASK_QUEUE => "Runs that completed.";
+    QUEUE, Counter, taskcluster::QUEUE_FAILED, RESOLVED => "Runs that failed.";
+    QUEUE, Counter, taskcluster::QUEUE_EXCEPTION, RESOLVED => "Runs that ended as exception.";
+    QUEUE, Gauge, taskcluster::QUEUE_WORKERS, TASK_QUEUE => "Workers that asked for work.";
+    QUEUE, Gauge, taskcluster::QUEUE_RUNNING, TASK_QUEUE => "Those of them with a task.";
+    QUEUE, Gauge, taskcluster::QUEUE_IDLE, TASK_QUEUE =>
+        "Those of them without a task and not in quarantine.";
+    QUEUE, Gauge, taskcluster::QUEUE_QUARANTINED, TASK_QUEUE => "Those of them in quarantine.";
+};
 
 /// The kinds of records; all carry `request.id` and `trace.id` if a request caused them.
 pub static LOG_TYPES: [LogType; 4] = [

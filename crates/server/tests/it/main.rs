@@ -163,6 +163,8 @@ mod strategy_choice;
 mod strategy_service;
 mod take_over;
 mod task_log;
+mod taskcluster_metrics;
+mod taskcluster_records;
 mod tasks_in_batches;
 mod temporary;
 mod tls;

@@ -116,7 +116,7 @@ fn with_token(folder: &tempfile::TempDir, config: &mut server::config::Config) {
     config.metrics.token_file = Some(file);
 }
 
-/// Requests with a token that is not the right one, and one that is.
+/// Other tokens and other schemes are refused.
 async fn only_the_token_opens(ask: impl Fn() -> Ask) {
     for header in [
         "",

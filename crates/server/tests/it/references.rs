@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use server::api::openapi;
 use server::background::Measure;
 use server::background::driver::BackgroundTask;
-use server::telemetry::catalogue::METRICS;
+use server::telemetry::catalogue::{METRICS, TASKCLUSTER_METRICS};
 
 use crate::database::{Database, on_sqlite_first};
 use crate::world::{ROOT_URL, World};
@@ -303,11 +303,12 @@ on_sqlite_first!(everything_that_is_measured_is_in_the_catalogue, |world| {
 
 #[test]
 fn every_name_of_a_metric_is_in_the_catalogue() {
-    let name =
-        Regex::new(r#""((?:http|auth|worker_manager|iterate|fleetwright)_[a-z_]+)""#).unwrap();
+    let name = Regex::new(r#""((?:http|auth|worker_manager|iterate|fleetwright|queue)_[a-z_]+)""#)
+        .unwrap();
     let sources = [
         include_str!("../../../engine/src/measures.rs"),
         include_str!("../../src/telemetry.rs"),
+        include_str!("../../src/telemetry/taskcluster.rs"),
         include_str!("../../../store/src/engine/attempts.rs"),
         include_str!("../../../store/src/engine/store.rs"),
     ];
@@ -316,7 +317,8 @@ fn every_name_of_a_metric_is_in_the_catalogue() {
         .flat_map(|text| name.captures_iter(text))
         .map(|found| found.get(1).unwrap().as_str())
         .collect();
-    let known: BTreeSet<&str> = METRICS.iter().map(|metric| metric.name).collect();
+    let known = METRICS.iter().chain(TASKCLUSTER_METRICS);
+    let known: BTreeSet<&str> = known.map(|metric| metric.name).collect();
     assert_eq!(named, known);
 }
 

@@ -7,7 +7,6 @@ use domain::time::{DAY_MS, HOUR_MS};
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use serde_json::{Value, json};
-use testing::sizes_around;
 
 use crate::authorization::{Case, case, case_with};
 use crate::database::{on_both, on_sqlite_first};
@@ -146,18 +145,13 @@ on_sqlite_first!(bad_secrets_are_refused_and_not_repeated, |world| {
     }
     assert!(!world.log.text().contains("s3cret"));
     let valid = body(world, &json!({}), DAY_MS);
-    for size in sizes_around("server::api::secrets::MAX_NAME_BYTES", 1_024) {
-        if size == 0 {
-            continue;
-        }
+    for size in [1, 1_023, 1_024, 1_025] {
         let path = format!("secrets:/secret/{}", "n".repeat(size));
         let status = world.put(&path, valid.clone()).await.status;
         assert_eq!(status, if size > 1_024 { 400 } else { 200 }, "{size}");
     }
-    for size in sizes_around("server::api::secrets::MAX_VALUE_BYTES", 1_024 * 1_024) {
-        let Some(padding) = size.checked_sub(json!({"a": ""}).to_string().len()) else {
-            continue;
-        };
+    for size in [1_048_575, 1_048_576, 1_048_577] {
+        let padding = size - json!({"a": ""}).to_string().len();
         let long = body(world, &json!({"a": "x".repeat(padding)}), DAY_MS);
         let status = world.put(SECRET, long).await.status;
         assert_eq!(status == 200, size <= 1_024 * 1_024, "{size}: {status}");

@@ -75,15 +75,16 @@ async fn names_that_no_tunnel_has_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let world = with_secret(&folder).await;
     let long = "a".repeat(39);
-    for (path, part) in [
-        ("a%20b/c", "wstAudience \"a b\" does not match"),
-        ("a/b%20c", "wstClient \"b c\" does not match"),
+    for (path, name) in [
+        ("a%20b/c", "wstAudience"),
+        ("a/b%20c", "wstClient"),
         (&format!("{long}/c"), "wstAudience"),
         ("a/b%2Fc", "wstClient"),
     ] {
         let refused = world.get(&format!("auth:/websocktunnel/{path}")).await;
         assert_eq!(refused.status, 400, "{path}: {}", refused.text);
-        assert!(refused.text.contains(part.split('"').next().unwrap()));
+        let text = format!("URL parameter '{name}' given as ");
+        assert!(refused.text.contains(&text), "{}", refused.text);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Number and capacity of workers by state, read from an index only.
 
 use domain::counts::{Counts, StateCount};
-use domain::id::{LaunchConfigId, PoolId, ProviderId};
+use domain::id::{LaunchConfigId, PoolId, ProviderId, WorkerGroup};
 use domain::worker::WorkerState;
 
 use crate::engine::{ALL_ROWS, Cells, Result, Table, Tx, from_row, statements};
@@ -20,6 +20,21 @@ statements! { TABLE;
          FROM workers WHERE state <> 'stopped' AND worker_pool_id >= $1 AND worker_pool_id <= $2 \
          GROUP BY worker_pool_id, provider_id, state ORDER BY worker_pool_id, provider_id, state \
          LIMIT $3";
+    BY_GROUP "worker_counts_by_group_between" =
+        "SELECT worker_pool_id, provider_id, worker_group, state, COUNT(*), \
+         CAST(SUM(capacity) AS BIGINT) FROM workers \
+         WHERE state <> 'stopped' AND worker_pool_id >= $1 AND worker_pool_id <= $2 \
+         GROUP BY worker_pool_id, provider_id, worker_group, state \
+         ORDER BY worker_pool_id, provider_id, worker_group, state LIMIT $3";
+    DRAINING "worker_counts_draining_between" =
+        "SELECT w.worker_pool_id, w.provider_id, COALESCE(c.archived, 0), COUNT(*) \
+         FROM workers AS w LEFT JOIN launch_configs AS c \
+         ON c.worker_pool_id = w.worker_pool_id AND c.launch_config_id = w.launch_config_id \
+         AND c.worker_pool_id >= $1 AND c.worker_pool_id <= $2 \
+         WHERE w.draining = 1 AND w.state = 'running' \
+         AND w.worker_pool_id >= $1 AND w.worker_pool_id <= $2 \
+         GROUP BY w.worker_pool_id, w.provider_id, COALESCE(c.archived, 0) \
+         ORDER BY 1, 2, 3 LIMIT $3";
     BY_LAUNCH_CONFIG "worker_counts_by_launch_config" =
         "SELECT COALESCE(launch_config_id, ''), state, COUNT(*), CAST(SUM(capacity) AS BIGINT) \
          FROM workers WHERE worker_pool_id = $1 GROUP BY state, launch_config_id \
@@ -30,6 +45,19 @@ statements! { TABLE;
 }
 
 pub type PoolAndProvider = (PoolId, ProviderId);
+pub type PoolProviderAndGroup = (PoolId, ProviderId, WorkerGroup);
+
+/// Running workers that were asked to stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Draining {
+    pub pool: PoolId,
+    pub provider: ProviderId,
+    /// Whether the pool does not use their launch config any more.
+    pub is_archived: bool,
+    pub count: u64,
+}
+
+from_row! { Draining { pool, provider, is_archived, count } }
 
 /// The workers of one pool.
 pub fn of_pool(tx: &mut Tx<'_>, pool_id: &PoolId) -> Result<Counts> {
@@ -51,6 +79,20 @@ pub fn by_provider_between(
     last: &PoolId,
 ) -> Result<Vec<(PoolAndProvider, Counts)>> {
     tx.rows(&BY_PROVIDER, (first, last, ALL_ROWS)).map(collect)
+}
+
+/// As `by_provider_between`, by worker group as well. It reads the rows.
+pub fn by_group_between(
+    tx: &mut Tx<'_>,
+    first: &PoolId,
+    last: &PoolId,
+) -> Result<Vec<(PoolProviderAndGroup, Counts)>> {
+    tx.rows(&BY_GROUP, (first, last, ALL_ROWS)).map(collect)
+}
+
+/// Those of these pools that were asked to stop. Pools without any are absent.
+pub fn draining_between(tx: &mut Tx<'_>, first: &PoolId, last: &PoolId) -> Result<Vec<Draining>> {
+    tx.rows(&DRAINING, (first, last, ALL_ROWS))
 }
 
 /// The workers of a pool by launch config; workers without one come first.

@@ -25,12 +25,38 @@ also {
 
 from_row! { QuarantinedWorkers { pool, count, first_end } }
 
+/// The workers that the queue knows of one task queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueWorkerTotals {
+    pub queue: PoolId,
+    pub workers: u64,
+    /// With a claim.
+    pub running: u64,
+    /// Without a claim, and not in quarantine.
+    pub idle: u64,
+    pub quarantined: u64,
+}
+
+from_row! { QueueWorkerTotals { queue, workers, running, idle, quarantined } }
+
 pub(crate) static TABLE: Table = Table::of::<QueueWorker>("queue_workers");
 
 statements! { TABLE;
     COUNT_QUARANTINED "queue_worker_count_quarantined" =
         "SELECT task_queue_id, COUNT(*), MIN(quarantine_until) FROM queue_workers \
          WHERE quarantine_until > $1 GROUP BY task_queue_id ORDER BY task_queue_id LIMIT $2";
+    TOTALS "queue_worker_totals" =
+        "SELECT q.task_queue_id, COUNT(*), \
+         CAST(SUM(CASE WHEN c.worker_id IS NULL THEN 0 ELSE 1 END) AS BIGINT), \
+         CAST(SUM(CASE WHEN c.worker_id IS NULL AND COALESCE(q.quarantine_until, 0) <= $1 \
+         THEN 1 ELSE 0 END) AS BIGINT), \
+         CAST(SUM(CASE WHEN COALESCE(q.quarantine_until, 0) > $1 THEN 1 ELSE 0 END) AS BIGINT) \
+         FROM queue_workers AS q LEFT JOIN (SELECT DISTINCT task_queue_id, worker_group, worker_id \
+         FROM claimed_tasks WHERE taken_until > $1) AS c \
+         ON c.task_queue_id = q.task_queue_id AND c.worker_group = q.worker_group \
+         AND c.worker_id = q.worker_id \
+         WHERE q.expires >= $1 OR COALESCE(q.quarantine_until, 0) > $1 \
+         GROUP BY q.task_queue_id ORDER BY q.task_queue_id LIMIT $2";
     GET "queue_worker_get" =
         "SELECT {columns} FROM queue_workers \
          WHERE task_queue_id = $1 AND worker_group = $2 AND worker_id = $3";
@@ -102,6 +128,11 @@ pub fn list_of_live(
 /// The workers that are quarantined now, by pool.
 pub fn count_quarantined(tx: &mut Tx<'_>, now: Timestamp) -> Result<Vec<QuarantinedWorkers>> {
     tx.rows(&COUNT_QUARANTINED, (now, ALL_ROWS))
+}
+
+/// The workers of every queue that has any.
+pub fn totals(tx: &mut Tx<'_>, now: Timestamp) -> Result<Vec<QueueWorkerTotals>> {
+    tx.rows(&TOTALS, (now, ALL_ROWS))
 }
 
 /// Ordered by group and id. `quarantined` selects only quarantined workers, or only others.

@@ -138,6 +138,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
          for a person who asks about a task",
         &[
             "provider_worker_counts",
+            "queue_worker_totals",
             "task_count_pending_total",
             "task_wait_sharers",
             "worker_count_by_state",

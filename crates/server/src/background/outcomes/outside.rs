@@ -75,7 +75,8 @@ impl OutsideOutcomes {
             let noted = noting.await?;
             taken.acknowledge().await?;
             n_new += noted.new.len() as u64;
-            noted.report();
+            // That deployment's queue has metrics of its own.
+            noted.report(false);
         }
         // Only a working connection is used again. The broker delivers unacknowledged messages of a
         // failed one again.

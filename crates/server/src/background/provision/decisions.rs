@@ -7,7 +7,10 @@ use domain::facts::Facts;
 use domain::id::PoolId;
 use engine::Engine;
 use engine::fleet::{self, CommittedPlan};
+use engine::measures::{POOL_PROVISION_SECONDS, Stopwatch};
+use engine::taskcluster_records::{Record, Severity};
 use futures_util::FutureExt;
+use serde_json::json;
 use store::{StoreError, Tx};
 
 use super::super::driver::{ActivationResult, summary};
@@ -58,6 +61,8 @@ pub(super) enum Cause {
 /// Decides on a pool whose launch configs have not been read.
 pub(super) async fn decide(engine: &Arc<Engine>, facts: Facts, cause: Cause) -> Decision {
     let pool_id = facts.pool.id.clone();
+    let provider_id = facts.pool.definition.provider_id.clone();
+    let watch = Stopwatch::start();
     let deciding = AssertUnwindSafe(async {
         let (store, name) = (&engine.store, "provision_launch_configs");
         let read = move |tx: &mut Tx<'_>| fleet::add_launch_configs(tx, facts);
@@ -71,6 +76,27 @@ pub(super) async fn decide(engine: &Arc<Engine>, facts: Facts, cause: Cause) -> 
         Ok(decided) => decided.map_err(|problem| problem.to_string()),
         Err(_) => Err("the decision panicked".to_owned()),
     };
+    let took = watch.elapsed();
+    if engine.taskcluster_records {
+        let record = Record {
+            kind: "worker-pool-provisioned",
+            version: 2,
+            severity: Severity::Info,
+            fields: json!({
+                "workerPoolId": pool_id.as_str(),
+                "providerId": provider_id.as_str(),
+                "duration": took.as_secs_f64() * 1_000.0,
+            }),
+        };
+        record.write();
+    }
+    if engine.taskcluster_names {
+        let labels = [
+            ("workerPoolId", pool_id.to_string()),
+            ("providerId", provider_id.to_string()),
+        ];
+        metrics::histogram!(POOL_PROVISION_SECONDS, &labels).record(took.as_secs_f64());
+    }
     Decision { pool_id, result }
 }
 
