@@ -25,7 +25,7 @@ pub(super) const MAX_POLLS: usize = 30;
 const POLL_WAIT: Duration = Duration::from_secs(1);
 const MAX_POLL_WAIT: Duration = Duration::from_secs(5);
 /// Pages of a list at most: a longer list is treated as endless.
-pub(super) const MAX_PAGES: usize = 1_000;
+const MAX_PAGES: usize = 1_000;
 
 /// Resource Manager, with the addresses of one subscription.
 pub(super) struct Arm {

@@ -96,7 +96,7 @@ pub(super) async fn remove_record(site: &Site, worker: &Worker) -> Result<(), Ve
 
 /// Whether the deployment still makes resources.
 pub(super) fn is_deploying(deployment: &Value) -> bool {
-    !["Succeeded", "Failed", "Canceled"].contains(&provisioning_state(deployment))
+    !["Succeeded", "Failed", "Canceled", "Deleting"].contains(&provisioning_state(deployment))
 }
 
 /// The parts of a machine that exist, by their names and by their tags.

@@ -103,7 +103,7 @@ async fn a_machine_that_is_refused_leaves_nothing_and_has_its_cause() {
 }
 
 #[tokio::test]
-async fn machines_of_a_launch_are_made_a_few_at_a_time() {
+async fn all_machines_of_a_launch_are_made() {
     for count in ::testing::sizes_around("cloud::azure::making::MAX_AT_ONCE", MAX_AT_ONCE) {
         let count = u32::try_from(count.min(20)).unwrap();
         if count == 0 {

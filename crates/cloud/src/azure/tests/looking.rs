@@ -151,7 +151,7 @@ async fn few_machines_are_looked_at_each_and_many_by_one_list() {
 }
 
 #[tokio::test]
-async fn machines_that_a_list_does_not_show_are_asked_about_a_few_at_a_time() {
+async fn machines_that_a_list_does_not_show_are_asked_about() {
     for count in sizes_around(
         "cloud::azure::looking::MAX_CALLS_AT_ONCE",
         MAX_CALLS_AT_ONCE,
