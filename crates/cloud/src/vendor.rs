@@ -13,7 +13,7 @@ mod rest;
 mod tokens;
 
 pub(crate) use endpoint::is_endpoint;
-pub(crate) use error::{Answered, CauseTable, Failure, Vendor, VendorError};
+pub(crate) use error::{CauseTable, Failure, Vendor, VendorError};
 pub(crate) use operations::{AskOperation, Operations, Progress};
 pub(crate) use request::{Ask, Content};
 pub(crate) use rest::{Answer, Page, Rest, all_pages};

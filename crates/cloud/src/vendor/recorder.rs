@@ -47,10 +47,6 @@ impl Recorded {
     pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap()
     }
-
-    pub(crate) fn text(&self) -> &str {
-        std::str::from_utf8(&self.body).unwrap()
-    }
 }
 
 /// An answer; `None`: the connection is closed without one.

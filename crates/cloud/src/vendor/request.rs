@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// Time limit of a call that sets none.
 const CALL_LIMIT: Duration = Duration::from_secs(30);
-/// Longest answer that is read, unless the call sets another limit.
+/// Longest answer that is read.
 const MAX_ANSWER_BYTES: usize = 32 * 1024 * 1024;
 
 /// Escapes all but the unreserved characters.
@@ -24,7 +24,6 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
 pub(crate) enum Content {
     Nothing,
     Json(Value),
-    Bytes(Vec<u8>),
 }
 
 /// A call to make.
@@ -37,8 +36,6 @@ pub(crate) struct Ask {
     pub(super) content: Content,
     pub(super) limit: Duration,
     pub(super) max_bytes: usize,
-    /// Statuses that are no errors, beside 2xx.
-    pub(super) accepted: Vec<u16>,
 }
 
 #[derive(Clone, Debug)]
@@ -78,20 +75,11 @@ impl Ask {
             content: Content::Nothing,
             limit: CALL_LIMIT,
             max_bytes: MAX_ANSWER_BYTES,
-            accepted: Vec::new(),
         }
     }
 
     pub(crate) fn get(segments: &[&str]) -> Self {
         Self::new(Method::GET, segments)
-    }
-
-    pub(crate) fn post(segments: &[&str], body: Value) -> Self {
-        Self::new(Method::POST, segments).with_content(Content::Json(body))
-    }
-
-    pub(crate) fn put(segments: &[&str], body: Value) -> Self {
-        Self::new(Method::PUT, segments).with_content(Content::Json(body))
     }
 
     pub(crate) fn delete(segments: &[&str]) -> Self {
@@ -115,16 +103,6 @@ impl Ask {
 
     pub(crate) fn within(mut self, limit: Duration) -> Self {
         self.limit = limit;
-        self
-    }
-
-    pub(crate) fn reading(mut self, max_bytes: usize) -> Self {
-        self.max_bytes = max_bytes;
-        self
-    }
-
-    pub(crate) fn accepting(mut self, status: u16) -> Self {
-        self.accepted.push(status);
         self
     }
 

@@ -106,7 +106,7 @@ async fn an_external_account_may_take_the_role_of_a_service_account() {
     provider.setup().await.unwrap_err();
     let calls = recorder.calls();
     assert_eq!(calls[0].target, "/token");
-    assert!(calls[0].text().ends_with("subject_token=a%20b%26c"));
+    assert!(calls[0].body.ends_with(b"subject_token=a%20b%26c"));
     assert_eq!(calls[1].target, "/impersonate");
     assert_eq!(calls[1].header("authorization"), Some("Bearer federated"));
     assert_eq!(calls[1].json()["lifetime"], "3600s");
