@@ -1,8 +1,9 @@
-//! The `aws` provider: calls the EC2 Query API in every region that the account may use.
+//! The `aws` provider.
 //!
-//! Launch configs have Taskcluster's form, and workers find on their machines the user data that
-//! Taskcluster would put there. EC2 gets the launch token as client token, so it does not act on
-//! one token twice, and each machine carries the token as a tag.
+//! It calls the EC2 Query API in every region that the account may use. Launch configs have
+//! Taskcluster's form, and workers find on their machines the user data that Taskcluster would put
+//! there. EC2 gets the launch token as client token, so it does not act on one token twice, and
+//! each machine carries the token as a tag.
 
 mod client;
 mod config;

@@ -1,8 +1,8 @@
-//! The `azure` provider: calls Azure Resource Manager.
+//! The `azure` provider.
 //!
-//! Launch configs have Taskcluster's two forms: a machine with its parts, and a template. Names
-//! follow from the launch token, so Azure makes nothing twice under one token, and everything
-//! carries the token as a tag.
+//! It calls Azure Resource Manager. Launch configs have Taskcluster's two forms: a machine with its
+//! parts, and a template. Names follow from the launch token, so Azure makes nothing twice under
+//! one token, and everything carries the token as a tag.
 
 mod admin;
 mod arm;

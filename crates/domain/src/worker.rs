@@ -209,12 +209,12 @@ impl NewWorker {
         self.begin(WorkerState::Running, now)
     }
 
-    /// A machine that a Taskcluster's worker manager made, in its state there.
+    /// A machine that a Taskcluster's worker manager made, in its state there. To register it gets
+    /// as long as if it were made now.
     pub fn take_over(mut self, state: WorkerState, made: Timestamp, now: Timestamp) -> Worker {
         self.terms.taken_over = true;
         if state > WorkerState::Requested {
-            // It got its configuration when it registered. Its limits begin now, because its work
-            // since then is not known here.
+            // It has its configuration. Its limits begin now: its work so far is not known.
             self.terms.worker_config = None;
             self.terms.registered_at = Some(now.as_millis());
         }
@@ -222,7 +222,6 @@ impl NewWorker {
             self.terms.stopped_at = Some(now.as_millis());
         }
         let mut stored = self.begin(state, now).0;
-        // A machine that has to register first gets as long as if it were made now.
         if state > WorkerState::Requested {
             stored.created = made;
         }

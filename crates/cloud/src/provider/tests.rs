@@ -1,3 +1,5 @@
+//! Lists of machines page by page, and ends of many of them.
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ::testing::sizes_around;

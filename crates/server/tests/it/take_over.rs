@@ -106,7 +106,7 @@ fleet_test!(they_count_at_once_and_end_as_ours_do, |fleet| {
     );
     // Those that never ask this queue for work get the usual time, from now on.
     assert_eq!(fleet.workers_in(POOL, "running").await, keys[1..3]);
-    fleet.listen_ms(INACTIVITY_MS);
+    fleet.listen_ms(INACTIVITY_MS + 1);
     fleet.scan().await;
     let reason = fleet.end_reason(&keys[1]).await;
     assert!(reason.starts_with("worker never claimed work"), "{reason}");

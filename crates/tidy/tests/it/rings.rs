@@ -12,7 +12,7 @@ use crate::imports::{Imports, crates};
 /// folder of the crate, with the file beside it.
 type KnownRing = (&'static str, &'static str, usize);
 
-const KNOWN: [KnownRing; 47] = [
+const KNOWN: [KnownRing; 46] = [
     ("access", "hawk", 5),
     ("access", "role", 2),
     ("backplane", "broker/", 2),
@@ -47,7 +47,6 @@ const KNOWN: [KnownRing; 47] = [
     ("fleetwright", "commands::image", 5),
     ("fleetwright", "commands::rules", 5),
     ("fleetwright", "commands::task", 4),
-    ("fleetwright", "import", 3),
     ("fleetwright", "output", 2),
     ("images", "builder", 6),
     ("rule_import", "nodepool", 6),
