@@ -220,3 +220,15 @@ def test_machines_are_counted_at_once_and_nothing_is_doubled(taskcluster, ec2, t
         wait_until(lambda: len(all_rows()) == N_MACHINES, SECONDS, "it is replaced")
         kept = states(cloud, set(made + others) - {removed["workerId"]})
         assert set(kept.values()) == {"running"}, kept
+
+        # A provider that the server does not have keeps no other from its machines, and launches
+        # stay paused until all is counted.
+        elsewhere = {**taskcluster.workers[0], "providerId": "elsewhere", "workerId": "far"}
+        taskcluster.workers.append(elsewhere)
+        partly = take_over()
+        assert partly.returncode == 1
+        assert f"ec2: counts {N_MACHINES - 2} machines" in partly.stdout, "one has ended"
+        assert "far: the server has no provider elsewhere" in partly.stdout
+        command = [binary(), "override", "list"]
+        listed = subprocess.run(command, env=environment, capture_output=True, text=True).stdout
+        assert "take-over.ec2" in listed and "take-over.elsewhere" not in listed

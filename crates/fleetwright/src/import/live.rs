@@ -11,7 +11,7 @@ use super::fleet::Fleet;
 use super::source;
 use crate::client::{Call, Client, WORKER_MANAGER};
 use crate::commands::provider;
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::input::read_text;
 use crate::machine;
 use crate::output::{self, Progress, counted};
@@ -117,7 +117,7 @@ impl Live {
 
     /// Pauses the providers that have machines there, for an hour at most.
     pub(super) async fn hold(&self, client: &Client) -> Result<(), Failure> {
-        for provider_id in self.workers.keys() {
+        for provider_id in self.held(client).await? {
             let until = machine::now().plus_millis(HELD_MS);
             let body = json!({
                 "providerId": provider_id,
@@ -125,16 +125,27 @@ impl Live {
                 "until": until.to_string(),
                 "reason": "the machines of a Taskcluster are taken over",
             });
-            let call = Call::put(WORKER_MANAGER, &["override", &held(provider_id)], body)
-                .to(format!("pause provider {provider_id}"));
+            let call = Call::put(
+                WORKER_MANAGER,
+                &["override", &override_of(provider_id)],
+                body,
+            )
+            .to(format!("pause provider {provider_id}"));
             client.call(&call).await?;
         }
         Ok(())
     }
 
+    /// The providers of the server that make machines, and have some there.
+    async fn held(&self, client: &Client) -> Result<Vec<&String>, Failure> {
+        let kinds = provider_kinds(client).await?;
+        let makes_machines = |id: &&String| kinds.get(*id).is_some_and(|kind| kind != STATIC);
+        Ok(self.workers.keys().filter(makes_machines).collect())
+    }
+
     pub(super) async fn release(&self, client: &Client) -> Result<(), Failure> {
-        for provider_id in self.workers.keys() {
-            let call = Call::delete(WORKER_MANAGER, &["override", &held(provider_id)])
+        for provider_id in self.held(client).await? {
+            let call = Call::delete(WORKER_MANAGER, &["override", &override_of(provider_id)])
                 .to(format!("end the pause of provider {provider_id}"));
             client.call(&call).await?;
         }
@@ -163,7 +174,7 @@ impl Live {
 }
 
 /// The override that pauses a provider meanwhile.
-fn held(provider_id: &str) -> String {
+fn override_of(provider_id: &str) -> String {
     format!("take-over.{provider_id}")
 }
 
@@ -216,13 +227,16 @@ pub(super) async fn take_over(
             }
             Some(_) => {
                 let taken = machines(live, provider_id, workers, plan, client, is_dry_run);
-                outcome.add(taken.await?);
+                match taken.await {
+                    Ok(taken) => outcome.add(taken),
+                    Err(failure) if failure.exit == Exit::Unreachable => return Err(failure),
+                    // The other providers go on.
+                    Err(failure) => outcome.leave_all(workers, &failure.message),
+                }
             }
             None => {
                 let why = format!("the server has no provider {provider_id}");
-                let left = workers.iter().map(|it| (name(it), why.clone()));
-                outcome.left.extend(left);
-                outcome.failed += workers.len();
+                outcome.leave_all(workers, &why);
             }
         }
     }
@@ -344,6 +358,12 @@ async fn declare(
 }
 
 impl Outcome {
+    fn leave_all(&mut self, workers: &[Value], why: &str) {
+        let left = workers.iter().map(|it| (name(it), why.to_owned()));
+        self.left.extend(left);
+        self.failed += workers.len();
+    }
+
     fn add(&mut self, other: Self) {
         self.counted.extend(other.counted);
         self.hosts += other.hosts;
@@ -393,7 +413,7 @@ impl Outcome {
             0 => Ok(()),
             failed => Err(
                 Failure::failed(format!("{failed} were not taken over")).with_hint(
-                    "mend the causes above and repeat the command: nothing is done twice. The \
+                    "repair the causes above and repeat the command: nothing is done twice. The \
                      overrides take-over.PROVIDER pause launches for an hour, or until you remove \
                      them",
                 ),
