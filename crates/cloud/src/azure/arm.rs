@@ -73,6 +73,21 @@ impl Arm {
         self.rest.call(path.ask(Method::POST)).await.map(drop)
     }
 
+    /// Adds a tag to the resource with this id. Succeeds if it does not exist.
+    pub(super) async fn tag(&self, id: &str, key: &str, value: &str) -> Result<(), VendorError> {
+        let path = ApiPath {
+            path: format!("{id}/providers/Microsoft.Resources/tags/default"),
+            version: RESOURCES,
+        };
+        let body = json!({"operation": "Merge", "properties": {"tags": {key: value}}});
+        let ask = path.ask(Method::PATCH).with_content(Content::Json(body));
+        match self.rest.call(ask).await {
+            Ok(_) => Ok(()),
+            Err(error) if is_not_found(&error) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Begins to delete it. Succeeds if it does not exist.
     pub(super) async fn delete(&self, path: &ApiPath) -> Result<(), VendorError> {
         self.delete_by(path.ask(Method::DELETE)).await
