@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use reqwest::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::error::{AZURE, operation_failure};
-use super::paths::{ApiPath, Paths};
+use super::paths::{ApiPath, Paths, RESOURCES};
 use crate::vendor::{Answer, Ask, Content, Failure, Page, Rest, VendorError};
 
 /// Answers with the status 404 that mean that the resource does not exist. Others mean that nothing

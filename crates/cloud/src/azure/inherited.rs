@@ -54,10 +54,8 @@ pub(super) async fn mark_parts(site: &Site, vm: &Value, id: &str) -> Result<(), 
     let storage = &properties["storageProfile"];
     let disks = std::iter::once(&storage["osDisk"]).chain(list(&storage["dataDisks"]));
     let disks = disks.filter_map(|disk| id_of(&disk["managedDisk"]));
-    let mut parts: Vec<String> = disks
-        .chain(interfaces.iter().copied())
-        .map(str::to_owned)
-        .collect();
+    let parts = interfaces.iter().copied().chain(disks);
+    let mut parts: Vec<String> = parts.map(str::to_owned).collect();
     parts.truncate(MAX_PARTS);
     for interface in interfaces.into_iter().take(MAX_PARTS) {
         let path = ApiPath {
