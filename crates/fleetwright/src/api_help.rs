@@ -2,7 +2,7 @@
 
 use clap::Command;
 use server::api::endpoint::Endpoint;
-use server::api::endpoint::Service::{self, Auth, Fleetwright, Queue, WorkerManager};
+use server::api::endpoint::Service::{self, Auth, Fleetwright, Queue, Secrets, WorkerManager};
 use server::api::endpoints;
 
 /// Command group, command, service, endpoint.
@@ -55,6 +55,7 @@ const CALLS: &[(&str, &str, Service, &str)] = &[
     ("client", "enable", Auth, "enableClient"),
     ("client", "disable", Auth, "disableClient"),
     ("client", "delete", Auth, "deleteClient"),
+    ("secret", "delete", Secrets, "remove"),
     ("role", "list", Auth, "listRoles2"),
     ("role", "show", Auth, "role"),
     ("role", "create", Auth, "createRole"),

@@ -198,8 +198,8 @@ def test_a_report_of_several_files_shows_at_its_own_origin(run):
 
 
 def test_an_absent_service_is_named(run):
-    secrets = taskcluster.Secrets(
+    hooks = taskcluster.Hooks(
         {"rootUrl": run.root_url, "credentials": run.owner.options["credentials"], "maxRetries": 0}
     )
-    with pytest.raises(TaskclusterRestFailure, match="does not serve `secrets.get`"):
-        secrets.get("project/a")
+    with pytest.raises(TaskclusterRestFailure, match="does not serve `hooks.listHookGroups`"):
+        hooks.listHookGroups()

@@ -251,6 +251,7 @@ async fn a_launch_without_a_response_may_have_made_machines() {
         world.service.set_behaviour(Behaviour::Normal);
         let patient = settings(&world.service.url);
         let patient = ExternalProvider::new(context_at("racks", &world.clock), patient);
+        patient.setup().await.unwrap();
         let owned = patient.owned().await.unwrap().machines;
         assert_eq!(owned.len(), n_made, "{wanted}");
         assert!(

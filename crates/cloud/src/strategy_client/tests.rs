@@ -16,7 +16,7 @@ fn settings(url: &str) -> StrategySettings {
         url: url.to_owned(),
         secret: Some(Secret::new(SECRET)),
         secret_file: None,
-        time_limit_seconds: 60,
+        time_limit_seconds: MAX_TIME_LIMIT_SECONDS,
         max_answer_bytes: 1_000,
     }
 }

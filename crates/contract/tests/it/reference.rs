@@ -10,7 +10,7 @@ use std::{
 
 /// Methods that we do not serve, another program's settings, menus of task pages, and schemas that
 /// no method uses.
-const LEFT_OUT: [&str; 14] = [
+const LEFT_OUT: [&str; 13] = [
     "auth/v1/aws-s3-credentials-response.json",
     "auth/v1/azure-account-list-response.json",
     "auth/v1/azure-container-list-response.json",
@@ -21,7 +21,6 @@ const LEFT_OUT: [&str; 14] = [
     "auth/v1/github-repo-token-request.json",
     "auth/v1/github-token-response.json",
     "auth/v1/sentry-dsn-response.json",
-    "auth/v1/websocktunnel-token-response.json",
     "common/action-schema-v1.json",
     "common/values.schema.json",
     "queue/v1/poll-task-urls-response.json",
