@@ -79,6 +79,11 @@ pub(crate) async fn taskcluster(
     session: &Session,
     verbose: bool,
 ) -> Result<(), Failure> {
+    if arguments.live && source::client(&arguments.from, verbose)?.is_none() {
+        return Err(Failure::usage(
+            "--live reads the workers of a running deployment: give its root URL by --from",
+        ));
+    }
     let mut source = source::read(&arguments.from, arguments.only, verbose).await?;
     source.remove_deleted_pools();
     report_skipped(&mut source);

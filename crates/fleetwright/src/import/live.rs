@@ -11,7 +11,7 @@ use super::fleet::Fleet;
 use super::source;
 use crate::client::{Call, Client, WORKER_MANAGER};
 use crate::commands::provider;
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::input::read_text;
 use crate::machine;
 use crate::output::{self, Progress, counted};
@@ -216,13 +216,16 @@ pub(super) async fn take_over(
             }
             Some(_) => {
                 let taken = machines(live, provider_id, workers, plan, client, is_dry_run);
-                outcome.add(taken.await?);
+                match taken.await {
+                    Ok(taken) => outcome.add(taken),
+                    Err(failure) if failure.exit == Exit::Unreachable => return Err(failure),
+                    // The other providers go on.
+                    Err(failure) => outcome.leave_all(workers, &failure.message),
+                }
             }
             None => {
                 let why = format!("the server has no provider {provider_id}");
-                let left = workers.iter().map(|it| (name(it), why.clone()));
-                outcome.left.extend(left);
-                outcome.failed += workers.len();
+                outcome.leave_all(workers, &why);
             }
         }
     }
@@ -344,6 +347,12 @@ async fn declare(
 }
 
 impl Outcome {
+    fn leave_all(&mut self, workers: &[Value], why: &str) {
+        let left = workers.iter().map(|it| (name(it), why.to_owned()));
+        self.left.extend(left);
+        self.failed += workers.len();
+    }
+
     fn add(&mut self, other: Self) {
         self.counted.extend(other.counted);
         self.hosts += other.hosts;
