@@ -220,6 +220,12 @@ class State:
             raise ApiError(404, code, f"The Resource '{own}' was not found.")
         if method in ("GET", "HEAD"):
             return self.get(found, kind, rest, query)
+        if method == "PATCH" and rest == "/providers/microsoft.resources/tags/default":
+            if body["operation"] != "Merge":
+                raise ApiError(400, "InvalidTagsOperation", body["operation"])
+            tags = found.setdefault("tags", {})
+            tags.update(body["properties"]["tags"])
+            return 200, {"id": path, "properties": {"tags": tags}}, {}
         if kind == DEPLOYMENT and rest == "/cancel":
             found["properties"]["provisioningState"] = "Canceled"
             found["canceled"] = True

@@ -13,6 +13,7 @@ mod ending;
 mod error;
 mod groups;
 mod identity;
+mod inherited;
 mod issuers;
 mod launch_config;
 mod looking;
@@ -287,6 +288,17 @@ impl Machines for AzureProvider {
             Region::Group(group) => {
                 looking::owned_page(&self.site, group.as_str(), after, self.clock.now()).await
             }
+            Region::Everything => Ok(OwnedPage::default()),
+        }
+    }
+
+    async fn inherited_page(
+        &self,
+        region: &Region,
+        after: Option<&str>,
+    ) -> Result<OwnedPage, CloudError> {
+        match region {
+            Region::Group(group) => inherited::page(&self.site, group.as_str(), after).await,
             Region::Everything => Ok(OwnedPage::default()),
         }
     }

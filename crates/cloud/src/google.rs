@@ -72,6 +72,8 @@ pub struct GoogleProvider {
     certificates: Certificates,
     operations: Operations,
     listing: Listing,
+    /// The machines that a Taskcluster made.
+    inherited: Listing,
     prices: Prices,
     zones: Zones,
 }
@@ -116,6 +118,7 @@ impl GoogleProvider {
             compute,
             operations: Operations::default(),
             listing: Listing::default(),
+            inherited: Listing::default(),
             prices: Prices::new(prices, spot_prices, price_file),
             zones: Zones::default(),
         }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use reqwest::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::error::{AZURE, operation_failure};
-use super::paths::{ApiPath, Paths};
+use super::paths::{ApiPath, Paths, RESOURCES};
 use crate::vendor::{Answer, Ask, Content, Failure, Page, Rest, VendorError};
 
 /// Answers with the status 404 that mean that the resource does not exist. Others mean that nothing
@@ -71,6 +71,21 @@ impl Arm {
 
     pub(super) async fn post(&self, path: &ApiPath) -> Result<(), VendorError> {
         self.rest.call(path.ask(Method::POST)).await.map(drop)
+    }
+
+    /// Adds a tag to the resource with this id. Succeeds if it does not exist.
+    pub(super) async fn tag(&self, id: &str, key: &str, value: &str) -> Result<(), VendorError> {
+        let path = ApiPath {
+            path: format!("{id}/providers/Microsoft.Resources/tags/default"),
+            version: RESOURCES,
+        };
+        let body = json!({"operation": "Merge", "properties": {"tags": {key: value}}});
+        let ask = path.ask(Method::PATCH).with_content(Content::Json(body));
+        match self.rest.call(ask).await {
+            Ok(_) => Ok(()),
+            Err(error) if is_not_found(&error) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Begins to delete it. Succeeds if it does not exist.

@@ -7,6 +7,7 @@
 use domain::worker::Worker;
 use serde_json::Value;
 
+use super::inherited::{is_inherited, mark_parts};
 use super::names::MachineNames;
 use super::paths::{ApiPath, PARTS, group_in};
 use super::row::Row;
@@ -34,11 +35,15 @@ pub(super) async fn end(site: &Site, worker: &Worker) -> Result<(), CloudError> 
     let (group, id) = (row.resource_group.as_str(), worker.key.id.as_str());
     let path = site.arm.paths.machine(group, id);
     if let Some(vm) = site.arm.get(&path).await? {
-        if !site.owns(&vm) {
+        let is_inherited = is_inherited(site, worker, &vm);
+        if !site.owns(&vm) && !is_inherited {
             let refused = format!("machine {id} in {group} does not have our tags");
             return Err(CloudError::Refused(refused));
         }
         if provisioning_state(&vm) != "Deleting" {
+            if is_inherited {
+                mark_parts(site, &vm, id).await?;
+            }
             site.arm.delete_machine(&path).await?;
         }
         return Ok(());

@@ -89,7 +89,7 @@ fn read_time(text: &str) -> Option<Timestamp> {
 }
 
 /// The machine that a resource is, or that it belongs to.
-fn owned_machine(resource: &Value, location: &str) -> Option<OwnedMachine> {
+pub(super) fn owned_machine(resource: &Value, location: &str) -> Option<OwnedMachine> {
     let tags = FoundTags::of(resource);
     let row = Row::new(group_in(resource["id"].as_str()?)?.to_owned());
     let is_machine = resource["type"]

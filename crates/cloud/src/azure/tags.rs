@@ -15,6 +15,11 @@ pub(super) const PROVIDER: &str = "provider-id";
 const POOL: &str = "worker-pool-id";
 const LAUNCH_CONFIG: &str = "launch-config-id";
 
+/// The worker manager and the provider that made it, as Taskcluster writes them.
+const CREATED_BY: &str = "created-by";
+const MANAGED_BY: &str = "managed-by";
+const TASKCLUSTER: &str = "taskcluster";
+
 /// The tags of one launch.
 pub(super) struct LaunchTags<'a> {
     pub(super) root_url: &'a str,
@@ -43,8 +48,8 @@ impl LaunchTags<'_> {
             tags.insert(key.clone(), Value::String(text));
         }
         for (key, value) in [
-            ("created-by", format!("taskcluster-wm-{}", self.provider_id)),
-            ("managed-by", "taskcluster".to_owned()),
+            (CREATED_BY, maker(self.provider_id)),
+            (MANAGED_BY, TASKCLUSTER.to_owned()),
             (PROVIDER, self.provider_id.to_string()),
             ("worker-group", self.group.to_owned()),
             (POOL, self.pool_id.to_string()),
@@ -81,6 +86,13 @@ impl<'a> FoundTags<'a> {
         self.get(DEPLOYMENT) == Some(root_url) && self.get(PROVIDER) == Some(provider_id.as_str())
     }
 
+    /// Whether a Taskcluster's worker manager made it, for a provider of this name, and not we.
+    pub(super) fn are_of_taskcluster(self, provider_id: &ProviderId) -> bool {
+        self.get(MANAGED_BY) == Some(TASKCLUSTER)
+            && self.get(CREATED_BY) == Some(&maker(provider_id))
+            && self.get(DEPLOYMENT).is_none()
+    }
+
     pub(super) fn token(self) -> Option<LaunchToken> {
         self.get(LAUNCH)?.parse().ok()
     }
@@ -92,6 +104,11 @@ impl<'a> FoundTags<'a> {
     pub(super) fn machine(self) -> Option<&'a str> {
         self.get(MACHINE)
     }
+}
+
+/// How Taskcluster calls the maker of a provider's machines.
+fn maker(provider_id: &ProviderId) -> String {
+    format!("taskcluster-wm-{provider_id}")
 }
 
 #[cfg(test)]

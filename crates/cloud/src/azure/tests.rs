@@ -4,6 +4,7 @@ mod documented;
 mod ending;
 mod fake;
 mod faults;
+mod inherited;
 mod launching;
 mod looking;
 mod registering;

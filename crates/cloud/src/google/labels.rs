@@ -22,6 +22,11 @@ pub(super) const LAUNCH: &str = "fleetwright-launch";
 /// The pool that it was made for, with `__` for the slash, if that is a label.
 const POOL: &str = "fleetwright-pool";
 
+/// The worker manager and the provider that made it, as Taskcluster writes them.
+const CREATED_BY: &str = "created-by";
+const MANAGED_BY: &str = "managed-by";
+const TASKCLUSTER: &str = "taskcluster";
+
 const MAX_CHARS: usize = 63;
 /// Of the digest that keeps names apart which look the same as labels.
 const DIGEST_CHARS: usize = 16;
@@ -43,8 +48,8 @@ impl LaunchLabels<'_> {
     fn labels(&self) -> Vec<(&'static str, String)> {
         let id = self.provider_id.as_str();
         let mut labels = vec![
-            ("created-by", plain(&format!("taskcluster-wm-{id}"))),
-            ("managed-by", "taskcluster".to_owned()),
+            (CREATED_BY, maker(self.provider_id)),
+            (MANAGED_BY, TASKCLUSTER.to_owned()),
             ("worker-pool-id", plain(self.pool_id.as_str())),
             ("owner", plain(self.owner)),
             ("launch-config-id", plain(self.launch_config_id)),
@@ -74,6 +79,26 @@ impl LaunchLabels<'_> {
 pub(super) fn filter(root_url: &str, provider_id: &ProviderId) -> String {
     let (root_url, id) = (exact(root_url), exact(provider_id.as_str()));
     format!("(labels.{DEPLOYMENT} = \"{root_url}\") (labels.{PROVIDER} = \"{id}\")")
+}
+
+/// The filter of a list for the machines that a Taskcluster's worker manager made for a provider of
+/// this name. Ours carry these labels, too.
+pub(super) fn filter_of_taskcluster(provider_id: &ProviderId) -> String {
+    let maker = maker(provider_id);
+    format!("(labels.{MANAGED_BY} = \"{TASKCLUSTER}\") (labels.{CREATED_BY} = \"{maker}\")")
+}
+
+/// Whether such a worker manager made the machine, and not we.
+pub(super) fn are_of_taskcluster(labels: &Labels, provider_id: &ProviderId) -> bool {
+    let is = |key: &str, text: &str| labels.get(key).is_some_and(|it| it == text);
+    is(MANAGED_BY, TASKCLUSTER)
+        && is(CREATED_BY, &maker(provider_id))
+        && !labels.contains_key(DEPLOYMENT)
+}
+
+/// How Taskcluster calls the maker of a provider's machines.
+fn maker(provider_id: &ProviderId) -> String {
+    plain(&format!("taskcluster-wm-{provider_id}"))
 }
 
 /// The launch that these labels name: `None` if the machine is not ours, `Some(None)` if it is ours
@@ -194,6 +219,19 @@ mod tests {
         unnamed.insert(LAUNCH.to_owned(), "é".repeat(16));
         let found = launch_of(&unnamed, here, &"GCP".parse().unwrap());
         assert_eq!(found, Some(None));
+    }
+
+    #[test]
+    fn machines_of_a_taskcluster_are_told_from_ours_and_from_those_of_others() {
+        let mut labels = labels("proj_a/ci");
+        let is_theirs =
+            |labels: &Labels, id: &str| are_of_taskcluster(labels, &id.parse().unwrap());
+        assert!(!is_theirs(&labels, "GCP"), "ours");
+        labels.remove(DEPLOYMENT);
+        assert!(is_theirs(&labels, "GCP"));
+        assert!(!is_theirs(&labels, "gcp2"));
+        labels.remove(MANAGED_BY);
+        assert!(!is_theirs(&labels, "GCP"), "somebody's label alone");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use domain::id::{WorkerGroup, WorkerKey};
+use domain::id::{LaunchToken, WorkerGroup, WorkerKey};
 use domain::launch::Cause;
 use domain::launch_config::LaunchConfig;
 use domain::plan::{BidRequest, Bids};
@@ -13,8 +13,9 @@ use futures_util::stream::{self, StreamExt as _};
 
 use super::GoogleProvider;
 use super::error::GOOGLE;
-use super::labels;
+use super::labels::{self, Labels};
 use super::launch::{self, InsertCall, Maker, invalid_config};
+use super::listing::Listing;
 use super::machine_types;
 use super::responses::{Instance, Operation};
 use super::row::{OperationName, Row, last_part, region_of};
@@ -156,22 +157,20 @@ impl Machines for GoogleProvider {
         region: &Region,
         _after: Option<&str>,
     ) -> Result<OwnedPage, CloudError> {
-        let Region::Group(region) = region else {
-            return Ok(OwnedPage::default());
-        };
         let filter = labels::filter(&self.root_url, &self.id);
-        let listing = self.listing.get(&self.compute, &filter, &self.clock);
-        let snapshot = listing.await?;
-        if let Some(zone) = snapshot.unreachable_in(region.as_str()) {
-            let error = format!("Google cannot list the machines of {zone} now");
-            return Err(CloudError::Unavailable(error));
-        }
-        let machines = snapshot.machines.iter();
-        let here = machines.filter(|it| region_of(last_part(&it.zone)) == region.as_str());
-        Ok(OwnedPage::only(
-            here.filter_map(|instance| self.owned_machine(instance))
-                .collect(),
-        ))
+        let launch_of = |labels: &Labels| labels::launch_of(labels, &self.root_url, &self.id);
+        self.page(&self.listing, &filter, region, launch_of).await
+    }
+
+    async fn inherited_page(
+        &self,
+        region: &Region,
+        _after: Option<&str>,
+    ) -> Result<OwnedPage, CloudError> {
+        let filter = labels::filter_of_taskcluster(&self.id);
+        let launch_of =
+            |labels: &Labels| labels::are_of_taskcluster(labels, &self.id).then_some(None);
+        self.page(&self.inherited, &filter, region, launch_of).await
     }
 
     fn group(&self, launch_config: &LaunchConfig) -> Option<WorkerGroup> {
@@ -185,7 +184,7 @@ impl Machines for GoogleProvider {
         let Some(instance) = self.compute.instance(zone, id).await? else {
             return Ok(());
         };
-        if !self.is_ours(&instance) {
+        if !self.is_of(worker, &instance) {
             let refused = format!("instance {id} in {zone} does not have our labels");
             return Err(CloudError::Refused(refused));
         }
@@ -258,7 +257,7 @@ impl GoogleProvider {
             return Ok(Some(Sighting::NotFound));
         };
         let found = sighting(&instance);
-        if !matches!(found, Some(Sighting::Ended(_))) || !self.is_ours(&instance) {
+        if !matches!(found, Some(Sighting::Ended(_))) || !self.is_of(worker, &instance) {
             return Ok(found);
         }
         // It is not started again, but its disk costs money.
@@ -323,13 +322,43 @@ impl GoogleProvider {
         asked.await.unwrap_or(false)
     }
 
-    fn is_ours(&self, instance: &Instance) -> bool {
-        labels::launch_of(&instance.labels, &self.root_url, &self.id).is_some()
+    /// Whether we made the machine, or took it over for this worker.
+    fn is_of(&self, worker: &Worker, instance: &Instance) -> bool {
+        let is_ours = labels::launch_of(&instance.labels, &self.root_url, &self.id).is_some();
+        let is_inherited =
+            || worker.terms.taken_over && labels::are_of_taskcluster(&instance.labels, &self.id);
+        is_ours || is_inherited()
     }
 
-    /// `None`: a substitute for Google ignores the filter, or its names are not names of ours.
-    fn owned_machine(&self, instance: &Instance) -> Option<OwnedMachine> {
-        let token = labels::launch_of(&instance.labels, &self.root_url, &self.id)?;
+    /// The machines of a region whose labels `launch_of` knows, with the launch that it returns.
+    async fn page(
+        &self,
+        listing: &Listing,
+        filter: &str,
+        region: &Region,
+        launch_of: impl Fn(&Labels) -> Option<Option<LaunchToken>> + Sync,
+    ) -> Result<OwnedPage, CloudError> {
+        let Region::Group(region) = region else {
+            return Ok(OwnedPage::default());
+        };
+        let snapshot = listing.get(&self.compute, filter, &self.clock).await?;
+        if let Some(zone) = snapshot.unreachable_in(region.as_str()) {
+            let error = format!("Google cannot list the machines of {zone} now");
+            return Err(CloudError::Unavailable(error));
+        }
+        let machines = snapshot.machines.iter();
+        let here = machines.filter(|it| region_of(last_part(&it.zone)) == region.as_str());
+        // A substitute for Google may ignore the filter.
+        let wanted = here.filter_map(|it| self.listed_machine(it, launch_of(&it.labels)?));
+        Ok(OwnedPage::only(wanted.collect()))
+    }
+
+    /// `None`: its names are not names of ours.
+    fn listed_machine(
+        &self,
+        instance: &Instance,
+        token: Option<LaunchToken>,
+    ) -> Option<OwnedMachine> {
         let zone = last_part(&instance.zone);
         let mut row = Row::new(&self.project, zone, &instance.name, &instance.machine_type);
         row.spot = launch::is_spot_machine(instance);

@@ -5,4 +5,5 @@ mod contract;
 mod credentials;
 mod fake;
 mod faults;
+mod inherited;
 mod scripted;

@@ -71,8 +71,14 @@ impl Shape {
                 "kind = \"fake\"\naccepts = \"aws\"  # instead of both, kind = \"aws\" launches \
                  real machines\n"
             }
-            Self::Azure => "kind = \"fake\"\naccepts = \"azure\"\n",
-            Self::Google => "kind = \"fake\"\naccepts = \"google\"\n",
+            Self::Azure => {
+                "kind = \"fake\"\naccepts = \"azure\"  # instead of both, kind = \"azure\" and its \
+                 keys launch real machines\n"
+            }
+            Self::Google => {
+                "kind = \"fake\"\naccepts = \"google\"  # instead of both, kind = \"google\" and its \
+                 keys launch real machines\n"
+            }
             Self::Unclear => {
                 "kind = \"fake\"\naccepts = \"google\"  # a guess: the pools do not name the \
                  cloud\n"
@@ -118,14 +124,14 @@ mod tests {
 
         [providers.g]
         kind = "fake"
-        accepts = "google"
+        accepts = "google"  # instead of both, kind = "google" and its keys launch real machines
 
         [providers.s]
         kind = "static"
 
         [providers.z]
         kind = "fake"
-        accepts = "azure"
+        accepts = "azure"  # instead of both, kind = "azure" and its keys launch real machines
         "#);
     }
 
