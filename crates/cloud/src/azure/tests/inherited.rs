@@ -3,8 +3,7 @@
 use serde_json::{Value, json};
 use testing::sizes_around;
 
-use super::site::{OnAzure, SUBNET, put, single};
-use crate::tests::suite;
+use super::site::{OnAzure, SUBNET, pool, put, row, single};
 use crate::tests::values::edit;
 use crate::{CloudError, LaunchedMachine, Machines as _, Region, Sighting};
 
@@ -64,10 +63,7 @@ async fn a_machine_of_a_taskcluster_ends_with_its_parts_only_if_it_was_taken_ove
     assert_eq!(found.id.as_str(), ID);
     let others = azure.fake.resources();
 
-    let pool = suite::pool(&azure, json!({}));
-    let content = single(&json!({})).as_object().unwrap().clone();
-    let config = suite::launch_config(&pool, 0, content);
-    let mut worker = suite::row(&azure, &pool, &config, found);
+    let mut worker = row(&pool(), found);
     assert_eq!(azure.seen(&worker).await, Sighting::Alive);
     let refused = azure.provider.end(&worker).await.unwrap_err();
     assert!(matches!(refused, CloudError::Refused(_)), "{refused}");
@@ -91,10 +87,7 @@ async fn a_limited_number_of_parts_is_tagged() {
         azure.taskcluster_makes(ID, "taskcluster-wm-azure", size);
         azure.fake.advance();
         let [found] = azure.inherited().await.try_into().unwrap();
-        let pool = suite::pool(&azure, json!({}));
-        let content = single(&json!({})).as_object().unwrap().clone();
-        let config = suite::launch_config(&pool, 0, content);
-        let mut worker = suite::row(&azure, &pool, &config, found);
+        let mut worker = row(&pool(), found);
         edit(&mut worker, |it| it.terms.taken_over = true);
         azure.fake.requests();
         azure.provider.end(&worker).await.unwrap();

@@ -201,7 +201,7 @@ pub(super) fn template() -> Value {
     })
 }
 
-fn pool() -> Pool {
+pub(super) fn pool() -> Pool {
     let definition = PoolDefinition {
         provider_id: "azure".parse().unwrap(),
         further_provider_ids: Vec::new(),
@@ -226,7 +226,7 @@ fn config(pool: &Pool, content: &Value) -> LaunchConfig {
     }
 }
 
-fn row(pool: &Pool, launched: LaunchedMachine) -> Worker {
+pub(super) fn row(pool: &Pool, launched: LaunchedMachine) -> Worker {
     let new = NewWorker {
         key: launched.key(pool.id.clone()),
         provider_id: "azure".parse().unwrap(),
