@@ -298,7 +298,9 @@ impl Machines for AzureProvider {
         after: Option<&str>,
     ) -> Result<OwnedPage, CloudError> {
         match region {
-            Region::Group(group) => inherited::page(&self.site, group.as_str(), after).await,
+            Region::Group(group) => {
+                looking::inherited_page(&self.site, group.as_str(), after).await
+            }
             Region::Everything => Ok(OwnedPage::default()),
         }
     }

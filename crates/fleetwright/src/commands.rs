@@ -24,7 +24,7 @@ pub(crate) mod launch_config;
 pub(crate) mod left_out;
 pub(crate) mod migrate;
 mod name;
-mod named_workers;
+pub(crate) mod named_workers;
 pub(crate) mod open;
 pub(crate) mod overrides;
 pub(crate) mod pool;

@@ -7,6 +7,7 @@ mod apply;
 mod compare;
 mod diff;
 mod fleet;
+mod give_back;
 mod live;
 pub(crate) mod nodepool;
 mod provider_guess;
@@ -72,6 +73,9 @@ pub(crate) struct Arguments {
     /// A JSON object of the secrets of hosts, {"POOL/GROUP/ID": "SECRET"}, which are declared then
     #[arg(long, value_name = "FILE", requires = "live")]
     static_secrets: Option<String>,
+    /// The way back: import nothing, and drain the machines that the deployment does not know
+    #[arg(long, conflicts_with_all = ["only", "live", "full"])]
+    give_back: bool,
 }
 
 pub(crate) async fn taskcluster(
@@ -79,10 +83,11 @@ pub(crate) async fn taskcluster(
     session: &Session,
     verbose: bool,
 ) -> Result<(), Failure> {
-    if arguments.live && source::client(&arguments.from, verbose)?.is_none() {
-        return Err(Failure::usage(
-            "--live reads the workers of a running deployment: give its root URL by --from",
-        ));
+    if arguments.live || arguments.give_back {
+        live::check_source(&arguments.from, verbose)?;
+    }
+    if arguments.give_back {
+        return give_back::run(&arguments.from, arguments.dry_run, session, verbose).await;
     }
     let mut source = source::read(&arguments.from, arguments.only, verbose).await?;
     source.remove_deleted_pools();

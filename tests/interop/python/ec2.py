@@ -21,6 +21,7 @@ PASSED_ON = ["Authorization", "Content-Type", "X-Amz-Date"]
 NETWORK = ("SubnetId", "SecurityGroupId", "NetworkInterface")
 SCOPE = "test/20260101/{}/ec2/aws4_request"  # The region and the service of the call.
 SIGNED = f"AWS4-HMAC-SHA256 Credential={SCOPE}, SignedHeaders=host, Signature=0"
+IMAGE = "ami-12c6146b"
 GONE = {"shutting-down", "terminated"}
 DEPLOYMENT, LAUNCH, POOL = "fleetwright:deployment", "fleetwright:launch", "WorkerPoolId"
 
@@ -83,7 +84,52 @@ regions = [{regions}]
         """The same with machines that have ended."""
         return {id: tags for id, _, tags in self._all(root_url)}
 
+    def states(self, ids):
+        """The states of these machines, by id. Others share this cloud."""
+        return {id: state for id, state, _ in self._every() if id in ids}
+
+    def taskcluster_makes(self, pool_id, provider_id, region, count):
+        """Machines as Taskcluster's aws provider makes them. Returns their ids."""
+        tags = {
+            "CreatedBy": f"taskcluster-wm-{provider_id}",
+            "ManagedBy": "taskcluster",
+            "Name": pool_id,
+            "Owner": "ops@example.com",
+            "WorkerPoolId": pool_id,
+        }
+        form = {
+            "Action": "RunInstances",
+            "Version": "2016-11-15",
+            "ImageId": IMAGE,
+            "InstanceType": "m5.large",
+            "MinCount": count,
+            "MaxCount": count,
+            "TagSpecification.1.ResourceType": "instance",
+        }
+        for number, (key, value) in enumerate(tags.items(), 1):
+            form[f"TagSpecification.1.Tag.{number}.Key"] = key
+            form[f"TagSpecification.1.Tag.{number}.Value"] = value
+        headers = {"Authorization": SIGNED.format(region)}
+        status, body = self._ask(urlencode(form), headers)
+        assert status == 200, body
+        ids = ElementTree.fromstring(body).iterfind(".//{*}instancesSet/{*}item/{*}instanceId")
+        return [id.text for id in ids]
+
+    def launch_config(self, region, launch_config_id=None):
+        config = {
+            "region": region,
+            "launchConfig": {"ImageId": IMAGE, "InstanceType": "m5.large"},
+            "workerConfig": {},
+            "workerManager": {"capacityPerInstance": 1},
+        }
+        if launch_config_id:
+            config["workerManager"]["launchConfigId"] = launch_config_id
+        return config
+
     def _all(self, root_url):
+        return (it for it in self._every() if it[2].get(DEPLOYMENT) == root_url)
+
+    def _every(self):
         for region in self.regions:
             headers = {"Authorization": SIGNED.format(region)}
             form = {"Action": "DescribeInstances", "Version": "2016-11-15", "MaxResults": "1000"}
@@ -92,9 +138,8 @@ regions = [{regions}]
             for instance in ElementTree.fromstring(body).iterfind(".//{*}instancesSet/{*}item"):
                 items = instance.iterfind("{*}tagSet/{*}item")
                 tags = {item.findtext("{*}key"): item.findtext("{*}value") for item in items}
-                if tags.get(DEPLOYMENT) == root_url:
-                    state = instance.findtext("{*}instanceState/{*}name")
-                    yield instance.findtext("{*}instanceId"), state, tags
+                state = instance.findtext("{*}instanceState/{*}name")
+                yield instance.findtext("{*}instanceId"), state, tags
 
     def _answer(self, form, headers):
         """The status and the body; `None`: close the connection without a response."""

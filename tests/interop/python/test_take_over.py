@@ -1,17 +1,13 @@
 """A played Taskcluster hands its machines over, while it runs and work goes on."""
 
-import json
 import os
 import subprocess
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import parse_qs, unquote, urlencode, urlsplit
-from xml.etree import ElementTree
 
 import pytest
-from ec2 import GONE, SIGNED, ec2
+from ec2 import GONE, ec2
 from fleet import Fleet
 from fleet_server import FleetServer, binary, wait_until
+from played_taskcluster import Taskcluster
 from workload import BRISK, SECONDS
 
 __all__ = ["ec2"]  # The fixture.
@@ -21,158 +17,37 @@ POOL = "proj-x/linux"
 N_MACHINES = 40
 
 
-class Taskcluster:
-    """The worker manager of a Taskcluster, as far as the import reads it."""
-
-    def __init__(self, config):
-        self.pool = {
-            "workerPoolId": POOL,
-            "providerId": "ec2",
-            "description": "Linux",
-            "owner": "ops@example.com",
-            "emailOnError": False,
-            "config": config,
-            "created": "2026-01-01T00:00:00.000Z",
-            "lastModified": "2026-01-01T00:00:00.000Z",
-        }
-        self.workers = []
-        handler = self._handler()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self._server.server_port}"
-
-    def close(self):
-        self._server.shutdown()
-        self._server.server_close()
-
-    def answer(self, path, query):
-        """None: there is no such thing."""
-        path = unquote(path.removeprefix("/api/"))
-        if path == "worker-manager/v1/worker-pools":
-            return {"workerPools": [self.pool]}
-        if path == "auth/v1/roles2/":
-            role = {"roleId": "team", "description": "", "scopes": ["a:b"], "expandedScopes": []}
-            return {"roles": [role]}
-        if path == f"worker-manager/v1/workers/{POOL}":
-            [state] = query.get("state", [None])
-            return {"workers": [it for it in self.workers if it["state"] == state]}
-        if path == f"worker-manager/v1/worker-pool/{POOL}/launch-configs":
-            return {"workerPoolLaunchConfigs": []}
-        return None
-
-    def _handler(taskcluster):
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self):
-                url = urlsplit(self.path)
-                reply = taskcluster.answer(url.path, parse_qs(url.query))
-                body = json.dumps(reply or {"code": "ResourceNotFound", "message": self.path})
-                self.send_response(200 if reply else 404)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body.encode())
-
-            def log_message(self, *_):
-                pass
-
-        return Handler
-
-
-def launch_config(region):
-    return {
-        "region": region,
-        "launchConfig": {"ImageId": "ami-12c6146b", "InstanceType": "m5.large"},
-        "workerConfig": {},
-        "workerManager": {"launchConfigId": f"lc-{region}", "capacityPerInstance": 1},
-    }
-
-
-def run_instances(cloud, region, count, tags):
-    """Machines as Taskcluster's aws provider makes them. Returns their ids."""
-    form = {
-        "Action": "RunInstances",
-        "Version": "2016-11-15",
-        "ImageId": "ami-12c6146b",
-        "InstanceType": "m5.large",
-        "MinCount": count,
-        "MaxCount": count,
-        "TagSpecification.1.ResourceType": "instance",
-    }
-    for number, (key, value) in enumerate(tags.items(), 1):
-        form[f"TagSpecification.1.Tag.{number}.Key"] = key
-        form[f"TagSpecification.1.Tag.{number}.Value"] = value
-    status, body = cloud._ask(urlencode(form), {"Authorization": SIGNED.format(region)})
-    assert status == 200, body
-    ids = ElementTree.fromstring(body).iterfind(".//{*}instancesSet/{*}item/{*}instanceId")
-    return [id.text for id in ids]
-
-
-def states(cloud, ids):
-    """The states of these machines, by id."""
-    found = {}
-    for region in REGIONS:
-        form = {"Action": "DescribeInstances", "Version": "2016-11-15", "MaxResults": "1000"}
-        headers = {"Authorization": SIGNED.format(region)}
-        _, body = cloud._ask(urlencode(form), headers)
-        for instance in ElementTree.fromstring(body).iterfind(".//{*}instancesSet/{*}item"):
-            id = instance.findtext("{*}instanceId")
-            if id in ids:
-                found[id] = instance.findtext("{*}instanceState/{*}name")
-    return found
-
-
 @pytest.fixture
-def taskcluster():
-    configs = [launch_config(region) for region in REGIONS]
+def world(ec2):
+    """A cloud, and the Taskcluster that makes machines there."""
+    cloud = ec2(*REGIONS)
+    configs = [cloud.launch_config(region, f"lc-{region}") for region in REGIONS]
     config = {
         "minCapacity": N_MACHINES,
         "maxCapacity": N_MACHINES + 5,
         "scalingRatio": 1,
         "launchConfigs": configs,
     }
-    played = Taskcluster(config)
-    yield played
-    played.close()
+    with Taskcluster({POOL: ("ec2", config)}) as played:
+        yield cloud, played
 
 
 def machines_of(taskcluster, cloud):
     """Makes the machines, and the rows of all but the last. Returns their ids."""
-    tags = {
-        "CreatedBy": "taskcluster-wm-ec2",
-        "ManagedBy": "taskcluster",
-        "Name": POOL,
-        "Owner": "ops@example.com",
-        "WorkerPoolId": POOL,
-    }
     made = []
     for region in REGIONS:
-        for id in run_instances(cloud, region, N_MACHINES // len(REGIONS), tags):
+        for id in cloud.taskcluster_makes(POOL, "ec2", region, N_MACHINES // len(REGIONS)):
             made.append(id)
-            worker = {
-                "workerPoolId": POOL,
-                "workerGroup": region,
-                "workerId": id,
-                "providerId": "ec2",
-                "launchConfigId": f"lc-{region}",
-                "capacity": 1,
-                "state": "running" if len(made) % 4 else "requested",
-                "created": "2026-11-01T00:00:00.000Z",
-                "expires": "2036-11-01T00:00:00.000Z",
-                "lastModified": "2026-11-01T00:00:00.000Z",
-                "lastChecked": "2026-11-01T00:00:00.000Z",
-            }
-            taskcluster.workers.append(worker)
+            state = "running" if len(made) % 4 else "requested"
+            taskcluster.add(POOL, region, id, f"lc-{region}", state)
     taskcluster.workers.pop()
     # Others' machines in the same account stay as they are.
-    others = run_instances(cloud, REGIONS[0], 2, {"CreatedBy": "taskcluster-wm-other"})
+    others = cloud.taskcluster_makes(POOL, "other", REGIONS[0], 2)
     return made, others
 
 
-def test_machines_are_counted_at_once_and_nothing_is_doubled(taskcluster, ec2, tmp_path):
-    cloud = ec2(*REGIONS)
+def test_machines_are_counted_at_once_and_nothing_is_doubled(world, tmp_path):
+    cloud, taskcluster = world
     made, others = machines_of(taskcluster, cloud)
     with FleetServer(tmp_path, "sqlite", further=BRISK + cloud.settings()) as server:
         environment = {**os.environ, **server.environment}
@@ -213,12 +88,12 @@ def test_machines_are_counted_at_once_and_nothing_is_doubled(taskcluster, ec2, t
         removed = listed[0]
         owner.removeWorker(POOL, removed["workerGroup"], removed["workerId"])
         wait_until(
-            lambda: states(cloud, {removed["workerId"]})[removed["workerId"]] in GONE,
+            lambda: cloud.states({removed["workerId"]})[removed["workerId"]] in GONE,
             SECONDS,
             "its machine has ended",
         )
         wait_until(lambda: len(all_rows()) == N_MACHINES, SECONDS, "it is replaced")
-        kept = states(cloud, set(made + others) - {removed["workerId"]})
+        kept = cloud.states(set(made + others) - {removed["workerId"]})
         assert set(kept.values()) == {"running"}, kept
 
         # A provider that the server does not have keeps no other from its machines, and launches

@@ -7,39 +7,13 @@
 use domain::worker::Worker;
 use serde_json::Value;
 
-use super::looking::owned_machine;
-use super::paths::{ApiPath, MACHINES, NETWORK, group_in};
+use super::paths::{ApiPath, NETWORK, group_in};
 use super::site::Site;
 use super::tags::{FoundTags, MACHINE};
 use crate::vendor::VendorError;
-use crate::{CloudError, OwnedPage};
 
 /// Parts of one machine at most. Azure attaches fewer disks and interfaces to a machine.
 const MAX_PARTS: usize = 100;
-
-/// A page of these machines in a location. `after` is the address of the page.
-pub(super) async fn page(
-    site: &Site,
-    location: &str,
-    after: Option<&str>,
-) -> Result<OwnedPage, CloudError> {
-    let filter = format!("location eq '{location}' and resourceType eq '{MACHINES}'");
-    let query = [
-        ("$filter", filter),
-        ("$expand", "createdTime,provisioningState".to_owned()),
-    ];
-    let list = site.arm.paths.all_resources();
-    let (resources, next) = site.arm.page(&list, &query, after).await?;
-    let theirs = resources
-        .iter()
-        .filter(|it| FoundTags::of(it).are_of_taskcluster(&site.id));
-    Ok(OwnedPage {
-        machines: theirs
-            .filter_map(|it| owned_machine(it, location))
-            .collect(),
-        next,
-    })
-}
 
 /// Whether the machine was taken over for this worker.
 pub(super) fn is_inherited(site: &Site, worker: &Worker, vm: &Value) -> bool {

@@ -22,8 +22,7 @@ pub async fn renew(
     now: Timestamp,
 ) -> Result<RegistrationResult, WorkerError> {
     let name = key.to_string();
-    let (inner, next) = (Arc::clone(engine), engine.random.secret());
-    let for_reply = next.clone();
+    let (inner, fresh) = (Arc::clone(engine), engine.random.secret());
     let written = engine.change("worker_reregister", now, move |change| {
         let tx = &mut *change.tx;
         let worker = store::workers::get(tx, &key)?
@@ -37,10 +36,16 @@ pub async fn renew(
                 .is_some_and(|config| config.archived),
         };
         check_may_continue(&worker, archived, now)?;
+        // The Taskcluster that it was taken over from knows this secret, and no other: it stays, so
+        // that the worker can be given back.
+        let next = match worker.terms.taken_over {
+            true => shown.clone(),
+            false => fresh.clone(),
+        };
         let (worker, expires) = renew_secret(&inner, worker, &shown, &next, now)?;
-        Ok::<_, WorkerError>((change.update_worker(worker)?, expires))
+        Ok::<_, WorkerError>((change.update_worker(worker)?, expires, next))
     });
-    let (worker, expires) = written.await.inspect_err(|why| {
+    let (worker, expires, secret) = written.await.inspect_err(|why| {
         // Errors of the server are logged with the reply.
         if !matches!(why, WorkerError::Store(_)) {
             tracing::warn!(worker.key = %name, reason = %why, "refused to re-register {name}: {why}");
@@ -49,7 +54,7 @@ pub async fn renew(
     Ok(RegistrationResult {
         credentials: issue_credentials(engine, &worker, expires),
         worker,
-        secret: for_reply,
+        secret,
         expires,
         worker_config: None,
     })

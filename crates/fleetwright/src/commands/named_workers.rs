@@ -4,7 +4,7 @@ use domain::id::WorkerKey;
 use serde_json::{Value, json};
 
 use super::Session;
-use crate::client::{Call, FLEETWRIGHT};
+use crate::client::{Call, Client, FLEETWRIGHT};
 use crate::failure::Failure;
 use crate::output::{self, Column};
 
@@ -79,12 +79,32 @@ async fn order(
     purpose: &str,
     session: &Session,
 ) -> Result<(), Failure> {
+    let results = ask(workers, verb, body, purpose, &session.client).await?;
+    let n_failures = results.iter().filter(|row| is_failure(row)).count();
+    session.rows(&json!({WORKERS: results}), WORKERS, RESULTS);
+    if n_failures == 0 {
+        return Ok(());
+    }
+    let left = output::counted(n_failures, "worker");
+    Err(Failure::failed(format!(
+        "could not {purpose}: {left} left, as shown"
+    )))
+}
+
+/// The results for these workers, request by request.
+pub(crate) async fn ask(
+    workers: &[String],
+    verb: &str,
+    body: &Value,
+    purpose: &str,
+    client: &Client,
+) -> Result<Vec<Value>, Failure> {
     let mut results = Vec::new();
     for body in requests(workers, body) {
         let call = Call::post(FLEETWRIGHT, &[WORKERS, verb], body)
             .to(purpose)
             .list_command("fleetwright worker list");
-        let reply = session.client.call(&call).await.inspect_err(|_| {
+        let reply = client.call(&call).await.inspect_err(|_| {
             if !results.is_empty() {
                 let done = output::counted(results.len(), "worker");
                 output::note(&format!(
@@ -96,20 +116,13 @@ async fn order(
             results.append(&mut found);
         }
     }
-    let is_failure = |row: &&Value| {
-        row["result"]
-            .as_str()
-            .is_some_and(|it| FAILURES.contains(&it))
-    };
-    let n_failures = results.iter().filter(is_failure).count();
-    session.rows(&json!({WORKERS: results}), WORKERS, RESULTS);
-    if n_failures == 0 {
-        return Ok(());
-    }
-    let left = output::counted(n_failures, "worker");
-    Err(Failure::failed(format!(
-        "could not {purpose}: {left} left, as shown"
-    )))
+    Ok(results)
+}
+
+/// Whether the worker is not as the request wanted it.
+pub(crate) fn is_failure(result: &Value) -> bool {
+    let text = result["result"].as_str();
+    text.is_some_and(|it| FAILURES.contains(&it))
 }
 
 /// The bodies of the requests for these workers.

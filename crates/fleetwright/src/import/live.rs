@@ -21,7 +21,7 @@ const AT_ONCE: usize = 1_000;
 /// States of workers whose machines exist.
 const LIVE: [&str; 3] = ["requested", "running", "stopping"];
 /// The kind of provider whose workers are declared.
-const STATIC: &str = "static";
+pub(super) const STATIC: &str = "static";
 /// A host that Taskcluster declared to expire is declared until then, but at least this long.
 const LEAST_LIFE_MS: i64 = DAY_MS;
 
@@ -48,13 +48,18 @@ pub(super) struct Outcome {
     failed: usize,
 }
 
+/// The client for the deployment. Files have no workers.
+pub(super) fn check_source(from: &str, verbose: bool) -> Result<Client, Failure> {
+    source::client(from, verbose)?.ok_or_else(|| {
+        Failure::usage(
+            "the workers of a running deployment are needed: give its root URL by --from",
+        )
+    })
+}
+
 /// Reads the workers of these pools, and the launch configs that their pools have archived.
 pub(super) async fn read(from: &str, fleet: &Fleet, verbose: bool) -> Result<Live, Failure> {
-    let Some(client) = source::client(from, verbose)? else {
-        return Err(Failure::usage(
-            "--live reads the workers of a running deployment: give its root URL by --from",
-        ));
-    };
+    let client = check_source(from, verbose)?;
     let mut live = Live::default();
     let mut progress = Progress::start();
     for (position, pool_id) in fleet.pools.keys().enumerate() {
@@ -117,23 +122,19 @@ impl Live {
 
     /// Pauses the providers that have machines there, for an hour at most.
     pub(super) async fn hold(&self, client: &Client) -> Result<(), Failure> {
+        let reason = "the machines of a Taskcluster are taken over";
         for provider_id in self.held(client).await? {
-            let until = machine::now().plus_millis(HELD_MS);
-            let body = json!({
-                "providerId": provider_id,
-                "pause": true,
-                "until": until.to_string(),
-                "reason": "the machines of a Taskcluster are taken over",
-            });
-            let call = Call::put(
-                WORKER_MANAGER,
-                &["override", &override_of(provider_id)],
-                body,
-            )
-            .to(format!("pause provider {provider_id}"));
-            client.call(&call).await?;
+            let name = override_of(provider_id);
+            pause(client, provider_id, &name, HELD_MS, reason).await?;
         }
         Ok(())
+    }
+
+    /// The state of each worker that the source lists, by name.
+    pub(super) fn states(&self) -> BTreeMap<String, &str> {
+        let all = self.workers.values().flatten();
+        all.filter_map(|it| Some((name(it), it["state"].as_str()?)))
+            .collect()
     }
 
     /// The providers of the server that make machines, and have some there.
@@ -171,6 +172,25 @@ impl Live {
             "dryRun": is_dry_run,
         })
     }
+}
+
+/// Keeps a provider from launches.
+pub(super) async fn pause(
+    client: &Client,
+    provider_id: &str,
+    name: &str,
+    millis: i64,
+    reason: &str,
+) -> Result<(), Failure> {
+    let body = json!({
+        "providerId": provider_id,
+        "pause": true,
+        "until": machine::now().plus_millis(millis).to_string(),
+        "reason": reason,
+    });
+    let call = Call::put(WORKER_MANAGER, &["override", name], body)
+        .to(format!("pause provider {provider_id}"));
+    client.call(&call).await.map(drop)
 }
 
 /// The override that pauses a provider meanwhile.
@@ -243,7 +263,7 @@ pub(super) async fn take_over(
     Ok(outcome)
 }
 
-async fn provider_kinds(client: &Client) -> Result<BTreeMap<String, String>, Failure> {
+pub(super) async fn provider_kinds(client: &Client) -> Result<BTreeMap<String, String>, Failure> {
     let call = provider::list();
     let listed = client.pages(&call, "providers", None).await?;
     let listed = source::items(listed, "providers");
@@ -422,7 +442,7 @@ impl Outcome {
     }
 }
 
-fn name(worker: &Value) -> String {
+pub(super) fn name(worker: &Value) -> String {
     let parts = ["workerPoolId", "workerGroup", "workerId"];
     let parts = parts.iter().filter_map(|key| worker[key].as_str());
     parts.collect::<Vec<_>>().join("/")
