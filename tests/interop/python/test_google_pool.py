@@ -1,53 +1,22 @@
 """A pool on the fake of Google: from the need to a registered worker, and to its end."""
 
 import json
-import subprocess
-import sys
 import urllib.parse
-import urllib.request
-from pathlib import Path
 
 import pytest
+from clouds import FakeGoogle
 from fleet import Fleet, launch_config, pool_definition
 from fleet_server import FleetServer, wait_until
 
-FAKE = Path(__file__).resolve().parents[2] / "peers/google.py"
 SECONDS = 60
 POOL = "test/google"
 ZONE = "us-central1-a"
 
 
-class FakeGoogle:
-    def __init__(self, url):
-        self.url = url
-
-    def read(self, path):
-        with urllib.request.urlopen(f"{self.url}/_fake/{path}") as answer:
-            return json.load(answer)
-
-    def settings(self):
-        account = json.dumps(self.read("account"))
-        return f"""
-[providers.google]
-kind = "google"
-project = "project-1"
-credentials = {json.dumps(account)}
-worker_service_account = "1234567890"
-regions = ["us-central1"]
-endpoint = "{self.url}"
-iam_endpoint = "{self.url}"
-certificates_url = "{self.url}/certs"
-"""
-
-
 @pytest.fixture
 def google():
-    command = [sys.executable, "-B", FAKE]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
-        url = process.stdout.readline().strip().removeprefix("ready at ")
-        yield FakeGoogle(url)
-        process.stdin.close()
+    with FakeGoogle() as fake:
+        yield fake
 
 
 def pool(min_capacity):
@@ -59,7 +28,7 @@ def pool(min_capacity):
 
 
 def test_a_pool_gets_a_machine_that_registers_and_ends(google, tmp_path):
-    with FleetServer(tmp_path, further=google.settings()) as server:
+    with FleetServer(tmp_path, further=google.settings(tmp_path)) as server:
         manager = Fleet(server.root_url, server.credentials).worker_manager
         wait_until(lambda: is_ready(manager), SECONDS, "the provider is ready")
         manager.createWorkerPool(POOL, pool(1))
