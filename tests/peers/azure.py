@@ -5,6 +5,7 @@
 
 Prints `ready at URL`. Everything is kept in memory, and changes go on for some polls, as at Azure.
 Tests steer it by `/_fake/…`: faults, the state of machines, documents, and the log of requests.
+`/_fake/machines/NAME/metadata/…` is what the machine of this name reads at its own service.
 """
 
 import argparse
@@ -39,6 +40,15 @@ class Fake:
         self.secrets = {"hush"}
         self.remaining = {"reads": 11999, "writes": 1199, "deletes": 14999}
         self.authority = None
+        self.events = []
+
+    def announce(self, machine, kind):
+        """Announces an event that ends, restarts or freezes a machine."""
+        self.events.append({
+            "EventId": str(uuid.uuid4()), "EventType": kind, "ResourceType": "VirtualMachine",
+            "Resources": [machine], "EventStatus": "Scheduled", "EventSource": "Platform",
+            "NotBefore": "Mon, 21 Sep 2026 00:00:30 GMT",
+        })
 
     def pki(self):
         if self.authority is None:
@@ -95,6 +105,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.reply(*answer)
 
     def route(self, path, query):
+        machine = re.fullmatch(r"/_fake/machines/([^/]+)(/metadata/.+)", path)
+        if machine:
+            return self.metadata(machine[2], machine[1])
         if path.startswith("/_fake/"):
             return self.steer(path.removeprefix("/_fake/"))
         entry = {"method": self.command, "path": path, "query": query}
@@ -160,14 +173,20 @@ class Handler(http.server.BaseHTTPRequestHandler):
         token = self.fake.new_token()
         return {"token_type": "Bearer", "expires_in": seconds, "access_token": token}
 
-    def metadata(self, path):
+    def metadata(self, path, name=None):
         if self.headers.get("metadata") != "true":
             return 400, {"error": "Bad request. Required metadata header not specified"}, {}
         if path == "/metadata/identity/oauth2/token":
             body = self.token_body(TOKEN_SECONDS)
             return 200, {**body, "expires_in": str(TOKEN_SECONDS)}, {}
+        state = self.fake.state
+        if path == "/metadata/instance":
+            return 200, {"compute": described(state.machine(name))}, {}
+        if path == "/metadata/scheduledevents":
+            events = [it for it in self.fake.events if name in it["Resources"]]
+            return 200, {"DocumentIncarnation": len(events), "Events": events}, {}
         if path == "/metadata/attested/document":
-            vm = self.fake.state.machine(self.query["vm"])
+            vm = state.machine(name or self.query["vm"])
             signature = self.fake.pki().document(vm["properties"]["vmId"])
             return 200, {"encoding": "pkcs7", "signature": signature}, {}
         return 404, {"error": "not found"}, {}
@@ -190,6 +209,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             fake.secrets = set(body.get("secrets", fake.secrets))
         elif name == "machine":
             fake.state.steer_machine(body)
+        elif name == "event":
+            fake.announce(body["machine"], body["type"])
         elif name == "group":
             fake.state.add_group(body["name"], body["location"])
         elif name == "put":
@@ -226,6 +247,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(text)
+
+
+def described(vm):
+    """What a machine is told about itself."""
+    properties, tags = vm["properties"], vm.get("tags", {})
+    return {
+        "name": vm["name"], "vmId": properties["vmId"], "location": vm["location"],
+        "vmSize": (properties.get("hardwareProfile") or {}).get("vmSize", ""),
+        # Azure shows no custom data here.
+        "customData": "", "tags": ";".join(f"{name}:{value}" for name, value in tags.items()),
+        "tagsList": [{"name": name, "value": value} for name, value in tags.items()],
+    }
 
 
 def main():

@@ -15,6 +15,8 @@ Besides Google's API:
     GET  /_fake/signing-key         {"kid", "private_key"}: signs identity tokens
     POST /_fake/rotate              makes another signing key
     POST /_fake/faults              [{"call", "times", ...}]: see Faults
+    GET  /_fake/machines/NAME/computeMetadata/v1/...   what this machine reads at its own server
+    POST /_fake/notice/ID           tells a machine that it will be taken away
     POST /_fake/preempt/ID          takes a spot machine away
     POST /_fake/status/ID/STATUS    sets the state of a machine
     POST /_fake/revoke              refuses all tokens that were given so far
@@ -42,6 +44,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from discovery import Discovery
 from google_compute import Refused, compute, not_found, preempt, stamp
+from google_metadata import Text, metadata
 
 AUDIENCE = "https://oauth2.googleapis.com/token"
 # An operation ends when it was asked about this many times.
@@ -130,6 +133,7 @@ class World:
         self.instances = {}  # By project, zone and name.
         self.operations = {}  # By project, zone and name.
         self.requests = {}  # By request id: the content and the operation.
+        self.notices = set()  # The ids of machines that will be taken away.
         self.number = 4_000_000_000_000_000_000
         self.root = ""
 
@@ -305,9 +309,10 @@ class Handler(BaseHTTPRequestHandler):
         except Dropped:
             self.close_connection = True
             return
-        data = json.dumps(body).encode()
+        is_text = isinstance(body, Text)
+        data = (body if is_text else json.dumps(body)).encode()
         self.send_response(status)
-        self.send_header("content-type", "application/json")
+        self.send_header("content-type", "text/plain" if is_text else "application/json")
         self.send_header("content-length", str(len(data)))
         for key, value in headers.items():
             self.send_header(key, value)
@@ -384,6 +389,11 @@ class Handler(BaseHTTPRequestHandler):
                 return account_file(world)
             case ["identity", identifier]:
                 return {"token": identity(world, identifier, query["audience"])}
+            case ["machines", name, "computeMetadata", *rest]:
+                flavor = self.headers.get("metadata-flavor")
+                return metadata(world, name, rest, query, flavor, identity)
+            case ["notice", identifier]:
+                world.notices.add(identifier)
             case ["instances"]:
                 return list(world.instances.values())
             case ["signing-key"]:

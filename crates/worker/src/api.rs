@@ -146,6 +146,7 @@ pub(crate) fn register(identity: &Identity, boot_time: Option<Timestamp>) -> Cal
             document,
             signature,
         } => json!({"document": document, "signature": signature}),
+        Proof::AttestedDocument(document) => json!({"document": document}),
         // Such a worker is registered already.
         Proof::Relay(_) => json!({}),
     };

@@ -45,6 +45,8 @@ pub enum Proof {
     StaticSecret(Secret),
     /// The cloud's document about this instance, with the cloud's signature.
     Document { document: String, signature: String },
+    /// The cloud's document about this machine, which contains the cloud's signature.
+    AttestedDocument(String),
     /// A relay of the datacentre has identified and registered this host.
     Relay(Box<RegistrationState>),
 }

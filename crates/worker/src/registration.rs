@@ -51,7 +51,10 @@ impl RegisteredWorker {
         let given = match &identity.proof {
             // It has replaced the secret of the stored state.
             Proof::Relay(given) => Some(given.as_ref().clone()),
-            Proof::Token(_) | Proof::StaticSecret(_) | Proof::Document { .. } => None,
+            Proof::Token(_)
+            | Proof::StaticSecret(_)
+            | Proof::Document { .. }
+            | Proof::AttestedDocument(_) => None,
         };
         let kept = match &given {
             Some(_) => None,

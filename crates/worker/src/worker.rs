@@ -10,11 +10,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{self, Advice, Claim, Claims, Done, LaunchConfigState, Outcome, Reason};
-use crate::aws;
 use crate::client::{Call, CallError, Client, NoClient};
 use crate::folders::{Folders, UnusableFolder};
 use crate::guardian::Guardian;
 use crate::identity::{Identity, Kind, Proof};
+use crate::instance::{self, Instance};
 use crate::machine::{Backoff, Machine, pause};
 use crate::registration::{RegisteredWorker, RegistrationError};
 use crate::run::{RunContext, run};
@@ -42,8 +42,8 @@ pub struct Worker {
     pub stops: Stops,
     /// Time that running tasks have after the first request to stop.
     pub drain_grace: Duration,
-    /// The source of the cloud's notices that it will stop the machine.
-    pub notices: Option<aws::Metadata>,
+    /// The cloud's machine, which tells when the cloud will stop it.
+    pub instance: Option<Instance>,
 }
 
 /// Why a worker could not work.
@@ -100,6 +100,7 @@ impl Worker {
             &self.identity.root_url,
             Arc::new(self.machine),
         )?);
+        let name = self.identity.id.to_string();
         let folders = Folders::prepare(&self.identity.work_dir)?;
         let guardian = Guardian::start().map_err(WorkerError::Guardian)?;
         let site = Arc::new(RunContext {
@@ -109,7 +110,7 @@ impl Worker {
             guardian,
             stops: Stops::default(),
         });
-        let notices = aws::watch(self.notices, self.stops.clone());
+        let notices = instance::watch(self.instance, name, self.stops.clone());
         tokio::select! {
             outcome = work_with_each_config(&site, &self.stops, self.drain_grace) => outcome,
             never = notices => match never {},

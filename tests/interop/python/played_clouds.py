@@ -6,6 +6,7 @@ Each also plays a Taskcluster that makes machines there, with its labels or tags
 import json
 import subprocess
 import sys
+import tempfile
 import threading
 import urllib.parse
 import urllib.request
@@ -36,6 +37,14 @@ class Peer:
     def step(self):
         self.ask(f"_fake/{self._step}", {}, "POST")
 
+    def live(self):
+        """The ids of the workers whose machines have not ended."""
+        return set(self.names())
+
+    def metadata_url(self, name):
+        """The metadata service of this machine."""
+        return f"{self.url}/_fake/machines/{name}"
+
     def __enter__(self):
         return self
 
@@ -55,7 +64,9 @@ class Peer:
 
 
 class Google(Peer):
-    PROJECT, ZONES = "project-1", ["us-central1-a", "us-central1-b"]
+    kind, project = "google", "project-1"
+    places = ["us-central1-a", "us-central1-b"]
+    spot = {"scheduling": {"provisioningModel": "SPOT"}}
 
     def __init__(self):
         super().__init__("google.py", "settle")
@@ -68,7 +79,7 @@ class Google(Peer):
         return f"""
 [providers.{provider_id}]
 kind = "google"
-project = "{self.PROJECT}"
+project = "{self.project}"
 credentials = {json.dumps(account)}
 worker_service_account = "1234567890"
 regions = ["us-central1"]
@@ -93,7 +104,7 @@ certificates_url = "{self.url}/certs"
 
     def taskcluster_makes(self, pool_id, provider_id, zone, number):
         """Returns the id of the machine, as its worker has it."""
-        path = f"compute/v1/projects/{self.PROJECT}/zones/{zone}/instances"
+        path = f"compute/v1/projects/{self.project}/zones/{zone}/instances"
         kind = f"https://www.googleapis.com/compute/v1/projects/p/zones/{zone}/machineTypes"
         labels = {
             "created-by": f"taskcluster-wm-{provider_id}",
@@ -118,10 +129,14 @@ certificates_url = "{self.url}/certs"
         self.step()
         return made["targetId"]
 
-    def live(self):
-        """The ids of all machines that have not ended."""
+    def names(self):
+        """The names of the machines that have not ended, by the ids of their workers."""
         going = {"STOPPING", "TERMINATED"}
-        return {it["id"] for it in self.read("instances") if it["status"] not in going}
+        machines = self.read("instances")
+        return {it["id"]: it["name"] for it in machines if it["status"] not in going}
+
+    def give_notice(self, worker_id):
+        self.ask(f"_fake/notice/{worker_id}", {}, "POST")
 
     def parts(self):
         """All that machines leave behind here."""
@@ -129,24 +144,34 @@ certificates_url = "{self.url}/certs"
 
 
 class Azure(Peer):
-    GROUP, LOCATIONS = "ci", ["westus", "eastus"]
+    kind, group = "azure", "ci"
+    places = ["westus", "eastus"]
+    spot = {"priority": "spot"}
 
     def __init__(self):
         super().__init__("azure.py", "advance")
-        self.steer("group", {"name": self.GROUP, "location": "westus"})
-        for location in self.LOCATIONS:
+        self._folder = tempfile.TemporaryDirectory()
+        self.steer("group", {"name": self.group, "location": "westus"})
+        for location in self.places:
             net = {"location": location, "properties": {"subnets": [{"name": "machines"}]}}
             self.put("Microsoft.Network/virtualNetworks", f"net-{location}", net)
+
+    def __exit__(self, *_):
+        super().__exit__()
+        self._folder.cleanup()
 
     def steer(self, name, order=None):
         return self.ask(f"_fake/{name}", order or {}, "POST")
 
     def put(self, kind, name, body):
-        order = {"type": kind, "group": self.GROUP, "name": name, "body": body}
+        order = {"type": kind, "group": self.group, "name": name, "body": body}
         self.steer("put", order)
 
-    def settings(self, provider_id="azure", further=""):
-        locations = ", ".join(f'"{one}"' for one in self.LOCATIONS)
+    def settings(self, provider_id="azure"):
+        locations = ", ".join(f'"{one}"' for one in self.places)
+        authority = self.steer("authority")
+        roots = Path(self._folder.name) / "roots.pem"
+        roots.write_text(authority["root"] + authority["issuer"])
         return f"""
 [providers.{provider_id}]
 kind = "azure"
@@ -154,11 +179,11 @@ tenant = "t-1"
 client_id = "c-1"
 client_secret = "hush"
 subscription = "s-1"
-resource_group = "{self.GROUP}"
+resource_group = "{self.group}"
 locations = [{locations}]
 endpoint = "{self.url}"
 login_endpoint = "{self.url}"
-{further}
+identity_roots_file = "{roots}"
 """
 
     def subnet(self, location):
@@ -209,8 +234,15 @@ login_endpoint = "{self.url}"
         self.step()
         return vm
 
-    def live(self):
-        return {self._name(it) for it in self._resources() if "/virtualmachines/" in it}
+    def names(self):
+        """As for Google: workers are named as their machines."""
+        machines = [it for it in self._resources() if "/virtualmachines/" in it]
+        names = [it.rsplit("/", 1)[1] for it in machines]
+        return {name: name for name in names}
+
+    def give_notice(self, worker_id):
+        self.steer("event", {"machine": worker_id, "type": "Freeze"})
+        self.steer("event", {"machine": worker_id, "type": "Preempt"})
 
     def parts(self):
         """All that machines leave behind here."""
@@ -220,11 +252,7 @@ login_endpoint = "{self.url}"
         return self.ask("_fake/resources")
 
     def _id(self, kind, name):
-        return f"/subscriptions/s-1/resourceGroups/{self.GROUP}/providers/{kind}/{name}"
-
-    @staticmethod
-    def _name(resource):
-        return resource.rsplit("/", 1)[1]
+        return f"/subscriptions/s-1/resourceGroups/{self.group}/providers/{kind}/{name}"
 
 
 def taskcluster_data(pool_id):

@@ -38,7 +38,7 @@ class World:
 
     def __init__(self, aws):
         self.clouds = {"aws": aws, "google": Google(), "azure": Azure()}
-        places = {LINUX: REGIONS, BUILD: Google.ZONES, WINDOWS: Azure.LOCATIONS}
+        places = {LINUX: REGIONS, BUILD: Google.places, WINDOWS: Azure.places}
         pools = {MACS: ("static", {})}
         for pool_id, provider_id in CLOUDS.items():
             cloud = self.clouds[provider_id]
@@ -53,13 +53,13 @@ class World:
         self.taskcluster = Taskcluster(pools)
         self.machines = {pool_id: self._make(pool_id, places[pool_id]) for pool_id in CLOUDS}
         google = self.clouds["google"]
-        old = {**google.launch_config(Google.ZONES[0]), "workerConfig": {"old": True}}
+        old = {**google.launch_config(Google.places[0]), "workerConfig": {"old": True}}
         entry = {"launchConfigId": "lc-old", "isArchived": True, "configuration": old}
         self.taskcluster.archived[BUILD] = [{**entry, "workerPoolId": BUILD}]
         self._row(BUILD, self.machines[BUILD][0])["launchConfigId"] = "lc-old"
         for pool_id in CLOUDS:  # The last one is starting.
             self._row(pool_id, self.machines[pool_id][-1])["state"] = "requested"
-        self.forgotten = google.taskcluster_makes(BUILD, "google", Google.ZONES[1], 999)
+        self.forgotten = google.taskcluster_makes(BUILD, "google", Google.places[1], 999)
         for number in (1, 2):
             self.taskcluster.add(MACS, "rack-1", f"mac-{number}", None)
 

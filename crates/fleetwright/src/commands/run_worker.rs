@@ -11,10 +11,10 @@ use engine::clock::SystemClock;
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use server::config::{Log, LogFormat};
-use worker::aws::{METADATA_URL, Metadata};
 use worker::relay::Relay;
 use worker::{
-    CallError, Identity, Machine, Names, Proof, RegistrationError, Stops, Worker, WorkerError,
+    CallError, Cloud, Identity, Instance, METADATA_URL, Machine, Names, Proof, RegistrationError,
+    Stops, Worker, WorkerError,
 };
 
 use super::name;
@@ -79,9 +79,9 @@ struct Arguments {
     /// Time limit for running tasks after a request to stop
     #[arg(long, value_name = "SECONDS", default_value_t = DRAIN_SECONDS)]
     drain_seconds: u64,
-    /// URL of the instance's metadata service
-    #[arg(long, value_name = "URL", default_value = METADATA_URL, env = "AWS_EC2_METADATA_SERVICE_ENDPOINT")]
-    metadata_url: String,
+    /// URL of the machine's metadata service (default: http://169.254.169.254)
+    #[arg(long, value_name = "URL", env = "FLEETWRIGHT_METADATA_URL")]
+    metadata_url: Option<String>,
     /// URL of the relay of this datacentre, for `--provider relay`
     #[arg(long, value_name = "URL", env = "FLEETWRIGHT_RELAY_URL")]
     relay_url: Option<String>,
@@ -96,6 +96,10 @@ enum Source {
     Static,
     /// An EC2 instance; its metadata service names it
     Aws,
+    /// A machine of Google Compute Engine; its metadata server names it
+    Google,
+    /// A virtual machine of Azure; its metadata service names it
+    Azure,
     /// A host of a datacentre; the relay there names it
     Relay,
 }
@@ -142,13 +146,13 @@ impl WorkerRun {
             Arc::new(SystemClock),
             StdRng::from_rng(&mut machine::random_source()),
         );
-        let (identity, notices) = arguments.identity(root_url, &machine).await?;
+        let (identity, instance) = arguments.identity(root_url, &machine).await?;
         let worker = Worker {
             identity,
             machine,
             stops,
             drain_grace,
-            notices,
+            instance,
         };
         worker.run().await.map_err(|error| {
             let mut failure = Failure::new(exit_of(&error), with_causes(&error));
@@ -167,7 +171,7 @@ impl Arguments {
         self,
         root_url: Option<String>,
         machine: &Machine,
-    ) -> Result<(Identity, Option<Metadata>), Failure> {
+    ) -> Result<(Identity, Option<Instance>), Failure> {
         let bad = |error: &dyn std::error::Error| Failure::usage(with_causes(error));
         let Some(source) = self.provider else {
             let file = self.identity.as_deref().unwrap_or(Path::new(""));
@@ -219,21 +223,41 @@ impl Arguments {
                 };
                 Ok((identity.working_in(work_dir), None))
             }
-            Source::Aws => {
-                let work_dir = match self.work_dir {
-                    Some(work_dir) => work_dir,
-                    None => default_folder()?,
-                };
-                let metadata = Metadata::at(&self.metadata_url).map_err(|error| bad(&error))?;
-                let identity = metadata
-                    .identity(work_dir)
-                    .await
-                    .map_err(|error| Failure::failed(with_causes(&error)))?
-                    .with_capacity(self.capacity)
-                    .map_err(|error| bad(&error))?;
-                Ok((identity, Some(metadata)))
-            }
+            Source::Aws => self.launched_by(Cloud::Aws).await,
+            Source::Google => self.launched_by(Cloud::Google).await,
+            Source::Azure => self.launched_by(Cloud::Azure).await,
         }
+    }
+
+    /// The identity of the worker for which a cloud's machine was launched.
+    async fn launched_by(self, cloud: Cloud) -> Result<(Identity, Option<Instance>), Failure> {
+        let bad = |error: &dyn std::error::Error| Failure::usage(with_causes(error));
+        let work_dir = match self.work_dir {
+            Some(work_dir) => work_dir,
+            None => default_folder()?,
+        };
+        let url = self.metadata_url.or_else(|| usual_metadata_url(cloud));
+        let url = url.as_deref().unwrap_or(METADATA_URL);
+        let instance = Instance::at(cloud, url).map_err(|error| bad(&error))?;
+        let identity = instance
+            .identity()
+            .await
+            .map_err(|error| Failure::failed(with_causes(&error)))?
+            .with_capacity(self.capacity)
+            .map_err(|error| bad(&error))?;
+        Ok((identity.working_in(work_dir), Some(instance)))
+    }
+}
+
+/// The address that the environment gives to programs of this cloud.
+fn usual_metadata_url(cloud: Cloud) -> Option<String> {
+    match cloud {
+        Cloud::Aws => crate::client::from_environment("AWS_EC2_METADATA_SERVICE_ENDPOINT"),
+        Cloud::Google => {
+            let host = crate::client::from_environment("GCE_METADATA_HOST")?;
+            Some(format!("http://{host}"))
+        }
+        Cloud::Azure => None,
     }
 }
 

@@ -176,7 +176,7 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
             "store::engine::attempts::MAX_ATTEMPTS",
             "store::engine::sqlite::OPEN_ATTEMPTS",
             "worker::artifacts::MAX_ATTEMPTS",
-            "worker::aws::MAX_ATTEMPTS",
+            "worker::metadata::MAX_ATTEMPTS",
             "worker::stragglers::MAX_ROUNDS",
             "cloud::image::build::MAX_ROUNDS",
             "cloud::image::object_store::MAX_IDLE_TRIES",

@@ -75,7 +75,7 @@ impl World {
             machine: machine(),
             stops: stops.clone(),
             drain_grace,
-            notices: None,
+            instance: None,
         };
         RunningWorker {
             stops,
