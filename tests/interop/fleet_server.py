@@ -44,6 +44,9 @@ drain_seconds = {DRAIN_SECONDS}
 listen = "127.0.0.1:0"
 [providers.static]
 kind = "static"
+"""
+# The providers of a real fleet, in memory.
+FAKE_CLOUDS = """
 [providers.community-tc-workers-google]
 kind = "fake"
 accepts = "google"
@@ -67,10 +70,11 @@ class FleetServer:
         port=None,
         further="",
         beside=None,
+        clouds=FAKE_CLOUDS,
     ):
         """`beside`: another server on PostgreSQL, with which it shares all but the address."""
         self.folder = Path(folder)
-        self.settings = SETTINGS + further
+        self.settings = SETTINGS + clouds + further
         self.address = address
         self.port = port or free_port(address)
         self.root_url = f"http://{address}" + ("" if self.port == 80 else f":{self.port}")

@@ -212,7 +212,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         elif name == "event":
             fake.announce(body["machine"], body["type"])
         elif name == "group":
-            fake.state.add_group(body["name"], body["location"])
+            fake.state.add_group(body["name"], body["location"], body.get("subscription", "s-1"))
         elif name == "put":
             fake.state.put_directly(body)
         elif name == "settings":

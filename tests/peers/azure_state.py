@@ -477,8 +477,8 @@ class State:
             vm["properties"]["provisioningState"] = "Failed"
             vm["failure"] = order["failure"]
 
-    def add_group(self, name, location):
-        path = f"/subscriptions/s-1/resourceGroups/{name}"
+    def add_group(self, name, location, subscription):
+        path = f"/subscriptions/{subscription}/resourceGroups/{name}"
         self.on_group("PUT", path, name, {"location": location})
 
     def put_directly(self, order):

@@ -17,6 +17,7 @@ Besides Google's API:
     POST /_fake/faults              [{"call", "times", ...}]: see Faults
     GET  /_fake/machines/NAME/computeMetadata/v1/...   what this machine reads at its own server
     POST /_fake/notice/ID           tells a machine that it will be taken away
+    POST /_fake/no-faults           ends all failures
     POST /_fake/preempt/ID          takes a spot machine away
     POST /_fake/status/ID/STATUS    sets the state of a machine
     POST /_fake/revoke              refuses all tokens that were given so far
@@ -405,6 +406,8 @@ class Handler(BaseHTTPRequestHandler):
                 world.tokens.clear()
             case ["faults"]:
                 world.faults.add(body)
+            case ["no-faults"]:
+                world.faults.waiting.clear()
             case ["forget-requests"]:
                 world.requests.clear()
             case ["revoke"]:

@@ -8,8 +8,11 @@ import time
 LABEL = re.compile(r"[a-z0-9_-]{0,63}")
 NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
-REGIONS = {"us-central1": "abcf", "us-east1": "bcd", "europe-west1": "bcd"}
-TYPES = ["e2-medium", "n2-standard-4", "n2-standard-8"]
+REGIONS = {"us-central1": "abcf", "us-east1": "bcd", "us-east4": "abc", "europe-west1": "bcd"}
+TYPES = [
+    *["e2-medium", "n2-standard-2", "n2-standard-4", "n2-standard-8", "n2-standard-16"],
+    *["n2-highmem-4", "c3d-standard-4", "c4-standard-4", "t2a-standard-4"],
+]
 MAX_PAGE = 500
 
 

@@ -56,7 +56,7 @@ pub use bid::{
 };
 pub use canary::{CanaryOffer, CanaryRoom};
 pub use checked_bids::separate_bids;
-pub use health::{FIRST_CLAIM_MS, START_UP_MS};
+pub use health::{FIRST_CLAIM_MS, LOST_ANSWER_MS, START_UP_MS};
 pub use input::{BadInput, Input, MAX_PACKED_BYTES};
 pub use need::Load;
 pub(crate) use need::OVER_SHARE;
@@ -230,9 +230,9 @@ pub struct Capacity {
     pub silent: u64,
     /// Made, not registered yet, and still expected to register.
     pub requested: u64,
-    /// Requested or made more than [`START_UP_MS`] ago and not registered; or from a provider that
-    /// the pool no longer uses or an archived launch config, so that it stops when it registers: no
-    /// supply.
+    /// Requested or made more than [`START_UP_MS`] ago and not registered; or of a launch whose
+    /// answer was lost more than [`LOST_ANSWER_MS`] ago; or from a provider that the pool no longer
+    /// uses or an archived launch config, so that it stops when it registers: no supply.
     #[serde(default)]
     pub overdue: u64,
     /// Launches whose answer is not known yet but still expected.

@@ -66,6 +66,7 @@ class Peer:
 class Google(Peer):
     kind, project = "google", "project-1"
     places = ["us-central1-a", "us-central1-b"]
+    regions = ["us-central1"]
     spot = {"scheduling": {"provisioningModel": "SPOT"}}
 
     def __init__(self):
@@ -76,13 +77,14 @@ class Google(Peer):
 
     def settings(self, provider_id="google"):
         account = json.dumps(self.read("account"))
+        regions = ", ".join(f'"{one}"' for one in self.regions)
         return f"""
 [providers.{provider_id}]
 kind = "google"
 project = "{self.project}"
 credentials = {json.dumps(account)}
 worker_service_account = "1234567890"
-regions = ["us-central1"]
+regions = [{regions}]
 endpoint = "{self.url}"
 iam_endpoint = "{self.url}"
 certificates_url = "{self.url}/certs"
@@ -129,6 +131,13 @@ certificates_url = "{self.url}/certs"
         self.step()
         return made["targetId"]
 
+    def fail(self, calls):
+        """Answers none of these calls, such as `instances.*`, until it recovers."""
+        self.ask("_fake/faults", [{"call": calls, "times": 1 << 30, "status": 503}], "POST")
+
+    def recover(self):
+        self.ask("_fake/no-faults", {}, "POST")
+
     def names(self):
         """The names of the machines that have not ended, by the ids of their workers."""
         going = {"STOPPING", "TERMINATED"}
@@ -148,13 +157,13 @@ class Azure(Peer):
     places = ["westus", "eastus"]
     spot = {"priority": "spot"}
 
-    def __init__(self):
+    def __init__(self, subscription="s-1"):
         super().__init__("azure.py", "advance")
+        self.subscription = subscription
         self._folder = tempfile.TemporaryDirectory()
-        self.steer("group", {"name": self.group, "location": "westus"})
+        self._groups = set()
         for location in self.places:
-            net = {"location": location, "properties": {"subnets": [{"name": "machines"}]}}
-            self.put("Microsoft.Network/virtualNetworks", f"net-{location}", net)
+            self.add_network(self.group, f"net-{location}", location, "machines")
 
     def __exit__(self, *_):
         super().__exit__()
@@ -163,9 +172,24 @@ class Azure(Peer):
     def steer(self, name, order=None):
         return self.ask(f"_fake/{name}", order or {}, "POST")
 
-    def put(self, kind, name, body):
-        order = {"type": kind, "group": self.group, "name": name, "body": body}
-        self.steer("put", order)
+    def put(self, kind, name, body, group=None):
+        group = group or self.group
+        if group not in self._groups:
+            self._groups.add(group)
+            place = {"subscription": self.subscription, "location": "westus"}
+            self.steer("group", {"name": group, **place})
+        self.steer("put", {"type": kind, "group": group, "name": name, "body": body})
+
+    def add_network(self, group, name, location, subnet="default"):
+        net = {"location": location, "properties": {"subnets": [{"name": subnet}]}}
+        self.put("Microsoft.Network/virtualNetworks", name, net, group)
+
+    def add_template(self, link):
+        """Makes a template spec with this id, for a machine with an interface of its own."""
+        *_, group, _, _, _, name, _, version = link.split("/")
+        template = json.loads((PEERS / "azure_template.json").read_text())
+        kind = "Microsoft.Resources/templateSpecs"
+        self.put(kind, f"{name}/versions/{version}", {"properties": {"mainTemplate": template}}, group)
 
     def settings(self, provider_id="azure"):
         locations = ", ".join(f'"{one}"' for one in self.places)
@@ -178,7 +202,7 @@ kind = "azure"
 tenant = "t-1"
 client_id = "c-1"
 client_secret = "hush"
-subscription = "s-1"
+subscription = "{self.subscription}"
 resource_group = "{self.group}"
 locations = [{locations}]
 endpoint = "{self.url}"
@@ -252,7 +276,7 @@ identity_roots_file = "{roots}"
         return self.ask("_fake/resources")
 
     def _id(self, kind, name):
-        return f"/subscriptions/s-1/resourceGroups/{self.group}/providers/{kind}/{name}"
+        return f"/subscriptions/{self.subscription}/resourceGroups/{self.group}/providers/{kind}/{name}"
 
 
 def taskcluster_data(pool_id):

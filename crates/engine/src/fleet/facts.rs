@@ -9,7 +9,7 @@ use domain::id::{ImageName, LaunchConfigId, PoolId};
 use domain::image::most_open_starts;
 use domain::image_reference::canary_mark;
 use domain::market::{Announced, NEVER_LATE_MS};
-use domain::plan::{FIRST_CLAIM_MS, START_UP_MS, StrategyDefaults};
+use domain::plan::{FIRST_CLAIM_MS, LOST_ANSWER_MS, START_UP_MS, StrategyDefaults};
 use domain::pool::Pool;
 use domain::supply::{AHEAD_MS, Horizon, Inventory};
 use domain::time::{HOUR_MS, Timestamp};
@@ -237,7 +237,8 @@ fn read_inventories(
     for group in store::worker_supply::overdue_between(tx, old, first, last)? {
         of(&mut all, &group.pool_id).overdue.push(group);
     }
-    for launches in store::launches::pending_between(tx, old, first, last)? {
+    let lost = horizon.now.plus_millis(-LOST_ANSWER_MS);
+    for launches in store::launches::pending_between(tx, (old, lost), first, last)? {
         of(&mut all, &launches.pool_id).awaited.push(launches);
     }
     Ok(all)

@@ -81,9 +81,9 @@ pub(super) fn note_answer(change: &mut Change<'_, '_>, launch: &Launch) -> store
         }
         LaunchState::Accepted => vec![OfferingNews::Accepted],
         LaunchState::Refused { cause, .. } => vec![failed(*cause)],
-        LaunchState::Open | LaunchState::Unknown { .. } | LaunchState::Withdrawn { .. } => {
-            Vec::new()
-        }
+        // Until a scan finds its machines: a cloud that fails must not be asked again and again.
+        LaunchState::Unknown { .. } => vec![failed(Cause::Lost)],
+        LaunchState::Open | LaunchState::Withdrawn { .. } => Vec::new(),
     };
     for news in news {
         let (tx, now) = (&mut *change.tx, change.now);

@@ -324,6 +324,7 @@ async fn settle_launch(engine: &Arc<Engine>, launch: Launch, now: Timestamp) -> 
         let Some(current) = store::launches::get(change.tx, &launch.token)? else {
             return Ok(());
         };
+        let was_lost = matches!(current.state, LaunchState::Unknown { .. });
         let problem = "it was asked for, and no machine of it ever appeared";
         let Ok(settled) = current.give_up(problem.to_owned(), change.now) else {
             return Ok(());
@@ -334,7 +335,11 @@ async fn settle_launch(engine: &Arc<Engine>, launch: Launch, now: Timestamp) -> 
             report_launch_error(change, &settled, title, text, extra)?;
         }
         store::launches::update(change.tx, &settled)?;
-        offering_news::note_answer(change, &settled)
+        // The failure was noted when the answer was lost.
+        match was_lost && settled.state != LaunchState::Accepted {
+            true => Ok(()),
+            false => offering_news::note_answer(change, &settled),
+        }
     });
     written.await
 }

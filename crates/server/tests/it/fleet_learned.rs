@@ -307,15 +307,16 @@ fleet_on_sqlite_first!(a_launch_of_which_a_part_is_made_lacks_capacity, |fleet| 
 });
 
 fleet_on_sqlite_first!(
-    a_launch_whose_answer_is_lost_is_news_when_it_is_settled,
+    a_launch_whose_answer_is_lost_is_news_at_once_and_once,
     |fleet| {
         fleet.make_pool(POOL, learning_pool(100, &["east"])).await;
         fleet.one.fake.next_launches([LaunchOutcome::CallLost]);
         fleet.tasks(POOL, 1).await;
         fleet.round().await;
-        assert_eq!(fleet.offering_news().await, [""; 0]);
+        assert_eq!(fleet.offering_news().await, ["east lost"]);
         fleet.listen_ms(10 * MINUTE_MS);
         fleet.scan().await;
+        assert_eq!(fleet.launch().await.state.as_str(), "refused");
         assert_eq!(fleet.offering_news().await, ["east lost"]);
     }
 );

@@ -3,6 +3,7 @@
 use cloud::{Call, CloudError, LaunchOutcome};
 use domain::id::ProviderId;
 use domain::launch::{Cause, LaunchState};
+use domain::plan::LOST_ANSWER_MS;
 use domain::pool::{Pool, PoolDefinition};
 use serde_json::{Value, json};
 
@@ -255,6 +256,26 @@ fleet_on_sqlite_first!(
         fleet.register_all(POOL).await;
         assert_eq!(fleet.states(POOL).await, "1 running");
         assert_eq!(fleet.one.fake.n_calls(Call::Launch), 0);
+    }
+);
+
+fleet_on_sqlite_first!(
+    work_moves_to_another_cloud_when_the_answer_of_one_is_lost,
+    |fleet| {
+        fleet.spread(0, 9, &two_places()).await;
+        fleet.tasks(POOL, 1).await;
+        fleet.one.fake.next_launches([LaunchOutcome::CallLost]);
+        fleet.two.fake.next_launches([LaunchOutcome::CallLost]);
+        fleet.round().await;
+        fleet.pass_ms(LOST_ANSWER_MS);
+        fleet.round().await;
+        assert_eq!(fleet.launches(POOL).await.len(), 1, "a scan may find it");
+        fleet.pass_ms(1);
+        fleet.round().await;
+        let launches = fleet.launches(POOL).await;
+        let mut asked: Vec<_> = launches.iter().map(|it| it.provider_id.as_str()).collect();
+        asked.sort_unstable();
+        assert_eq!(asked, ["one", "two"]);
     }
 );
 

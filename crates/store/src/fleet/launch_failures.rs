@@ -1,6 +1,7 @@
 //! Failures of recent launches, by launch config and cause.
 //!
-//! The same launches as for the health of launch configs, but refusals of every cause.
+//! The same launches as for the health of launch configs, but refusals of every cause, and lost
+//! answers.
 
 use domain::id::PoolId;
 use domain::launch_failures::LaunchFailures;
@@ -15,7 +16,8 @@ static TABLE: Table = Table::unlisted("launches", 3);
 macro_rules! of {
     ($($condition:literal),+) => {
         concat!(
-            "SELECT worker_pool_id, launch_config_id, token, state, cause, problem, machines, \
+            "SELECT worker_pool_id, launch_config_id, token, state, problem, machines, \
+             CASE WHEN state = 'unknown' THEN 'lost' ELSE cause END AS cause, \
              failed, made, registered, claimed, never_registered, last_modified, \
              COALESCE(last_failure, last_event) AS noticed, \
              CASE WHEN state = 'accepted' AND created < $1 \
@@ -45,9 +47,10 @@ macro_rules! failures {
              GROUP BY worker_pool_id, launch_config_id), \
              failures AS (SELECT worker_pool_id, launch_config_id, token, \
              COALESCE(cause, 'capacity') AS cause, \
-             CASE WHEN state = 'refused' THEN machines ELSE failed END AS machines, \
+             CASE WHEN state IN ('refused', 'unknown') THEN machines ELSE failed END AS machines, \
              last_modified AS at, SUBSTR(COALESCE(problem, ''), 1, 1000) AS example FROM recent \
-             WHERE state = 'refused' OR state = 'accepted' AND failed > 0 \
+             WHERE state = 'refused' OR state = 'unknown' AND made = 0 \
+             OR state = 'accepted' AND failed > 0 \
              UNION ALL \
              SELECT worker_pool_id, launch_config_id, token, 'never-registered', \
              never_registered + overdue, noticed, '' FROM recent \

@@ -17,20 +17,21 @@ use crate::engine::{
 static TABLE: Table = Table::unlisted("launches", 2);
 
 /// The launches of these pools, each with the columns that describe the health of its launch
-/// config.
+/// config. A lost answer pauses it, too.
 macro_rules! of {
     ($($condition:literal),+) => {
         concat!(
             "SELECT worker_pool_id, launch_config_id, provider_id, token, plan, machines, state, \
-             COALESCE(cause, 'capacity') AS cause, made, failed, registered, never_registered, \
+             CASE WHEN state = 'unknown' THEN 'lost' ELSE COALESCE(cause, 'capacity') END \
+             AS cause, made, failed, registered, never_registered, \
              last_failure, \
              CASE WHEN state = 'accepted' AND created < $1 \
              AND made > registered + never_registered \
              THEN made - registered - never_registered ELSE 0 END AS overdue, \
              CASE WHEN last_registered < $2 AND registered > claimed \
              THEN registered - claimed ELSE 0 END AS silent, claimed, \
-             CASE WHEN state = 'refused' OR state = 'accepted' AND failed > 0 \
-             THEN last_modified ELSE 0 END AS refused_at, \
+             CASE WHEN state = 'refused' OR state = 'unknown' AND made = 0 \
+             OR state = 'accepted' AND failed > 0 THEN last_modified ELSE 0 END AS refused_at, \
              CASE WHEN state <> 'withdrawn' AND created <= $3 THEN created END AS tried_at, \
              CASE WHEN state = 'accepted' AND failed = 0 \
              THEN last_modified ELSE 0 END AS accepted_at FROM launches WHERE ",

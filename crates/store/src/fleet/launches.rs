@@ -92,11 +92,12 @@ statements! { TABLE;
          ORDER BY created, token LIMIT $4";
     PENDING_BETWEEN "launch_pending_between" =
         "SELECT worker_pool_id, launch_config_id, provider_id, \
-         CAST(CASE WHEN created < $1 THEN 1 ELSE 0 END AS BIGINT), \
+         CAST(CASE WHEN created < $1 OR state = 'unknown' AND last_modified < $2 THEN 1 ELSE 0 END \
+         AS BIGINT), \
          CAST(SUM((machines - made) * capacity_each) AS BIGINT) \
          FROM launches WHERE state IN ('open', 'unknown') \
-         AND worker_pool_id >= $2 AND worker_pool_id <= $3 \
-         GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4 LIMIT $4";
+         AND worker_pool_id >= $3 AND worker_pool_id <= $4 \
+         GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4 LIMIT $5";
     PENDING_MACHINES "launch_pending_machines" =
         "SELECT CAST(COALESCE(SUM(machines - made), 0) AS BIGINT) FROM launches \
          WHERE provider_id = $1 AND state IN ('open', 'unknown')";
@@ -205,10 +206,11 @@ pub fn list_by_time(
 }
 
 /// The capacity that launches without an answer may still add, of all pools from the first to the
-/// last.
+/// last. Launches are old if they were decided before the first time, or if their answer was lost
+/// before the second one.
 pub fn pending_between(
     tx: &mut Tx<'_>,
-    before: Timestamp,
+    before: (Timestamp, Timestamp),
     first: &PoolId,
     last: &PoolId,
 ) -> Result<Vec<AwaitedLaunches>> {

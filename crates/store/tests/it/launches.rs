@@ -131,7 +131,7 @@ on_both!(
         })
         .await;
         let pending = read(&store, |tx| {
-            launches::pending_between(tx, at(0), &pool_id("a/b"), &pool_id("a/b"))
+            launches::pending_between(tx, (at(0), at(0)), &pool_id("a/b"), &pool_id("a/b"))
         })
         .await;
         let awaited = |is_old| AwaitedLaunches {
@@ -143,9 +143,22 @@ on_both!(
         };
         assert_eq!(pending, [awaited(false)]);
         let later = read(&store, |tx| {
-            launches::pending_between(tx, at(1_000_000), &pool_id("a/b"), &pool_id("a/b"))
+            launches::pending_between(tx, (at(1_000_000), at(0)), &pool_id("a/b"), &pool_id("a/b"))
         });
         assert_eq!(later.await, [awaited(true)]);
+        let lost = read(&store, |tx| {
+            launches::pending_between(tx, (at(0), at(1_000_000)), &pool_id("a/b"), &pool_id("a/b"))
+        });
+        let lost: Vec<_> = lost
+            .await
+            .iter()
+            .map(|it| (it.is_old, it.capacity))
+            .collect();
+        assert_eq!(
+            lost,
+            [(false, 6), (true, 4)],
+            "the lost answer does not hold the other"
+        );
         let provider = "cloud".parse().unwrap();
         let machines = read(&store, move |tx| launches::pending_machines(tx, &provider)).await;
         assert_eq!(machines, 8);
