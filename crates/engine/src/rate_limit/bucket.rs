@@ -145,7 +145,7 @@ impl Bucket {
         if pause_ms > 0 && until > self.closed_until {
             self.fill(now);
             self.closed_until = until;
-            self.tokens = self.tokens.min(1.0);
+            self.tokens = 1.0;
             self.n_throttlings = self.n_throttlings.saturating_add(1);
         }
     }
