@@ -22,7 +22,7 @@ import urllib.parse
 import uuid
 
 from azure_pki import Authority, server_certificate
-from azure_state import ApiError, State
+from azure_state import COMPUTE, ApiError, State
 
 TOKEN_SECONDS = 3600
 
@@ -38,7 +38,7 @@ class Fake:
         self.requests = []
         self.tokens = set()
         self.secrets = {"hush"}
-        self.remaining = {"reads": 11999, "writes": 1199, "deletes": 14999}
+        self.remaining = {"reads": 11999, "writes": 1199, "deletes": 14999, "PutVM3Min": 239}
         self.authority = None
         self.events = []
 
@@ -138,15 +138,32 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if not re.fullmatch(r"\d{4}-\d\d-\d\d(-preview)?", self.query.get("api-version", "")):
             raise ApiError(400, "MissingApiVersionParameter", "api-version is missing")
         kind = {"GET": "reads", "HEAD": "reads", "DELETE": "deletes"}.get(self.command, "writes")
-        self.fake.remaining[kind] -= 1
+        self.spend(kind)
+        if self.puts_machine(path):
+            self.spend("PutVM3Min")
         body = json.loads(self.body) if self.body else None
         state = self.fake.state
-        status, found, headers = state.handle(
-            self.command, path, self.query, body, fault, self.headers, self.fake.url
-        )
+        try:
+            status, found, headers = state.handle(
+                self.command, path, self.query, body, fault, self.headers, self.fake.url
+            )
+        except ApiError as error:
+            status, found, headers = error.status, error.body(), error.headers
         left = str(self.fake.remaining[kind])
         headers[f"x-ms-ratelimit-remaining-subscription-{kind}"] = left
+        if self.puts_machine(path):
+            left = self.fake.remaining["PutVM3Min"]
+            headers["x-ms-ratelimit-remaining-resource"] = f"{COMPUTE}/PutVM3Min;{left}"
         return status, found, headers
+
+    def puts_machine(self, path):
+        return self.command == "PUT" and re.search(r"/virtualMachines/[^/]+$", path, re.I)
+
+    def spend(self, kind):
+        """Calls are limited, and later calls are to be made later."""
+        if self.fake.remaining[kind] <= 0:
+            raise ApiError(429, "TooManyRequests", f"too many {kind}", {"Retry-After": 60})
+        self.fake.remaining[kind] -= 1
 
     def token(self):
         form = dict(urllib.parse.parse_qsl(self.body.decode()))
@@ -216,6 +233,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         elif name == "put":
             fake.state.put_directly(body)
         elif name == "settings":
+            fake.remaining.update(body.pop("remaining", {}))
             fake.state.settings.update(body)
         elif name == "requests":
             taken, fake.requests = fake.requests, []

@@ -356,6 +356,9 @@ class State:
             raise ApiError(400, "PublicIPAddressCannotBeDeleted", f"{id} is still allocated")
         if kind == DISK and found.get("managedBy"):
             raise ApiError(409, "OperationNotAllowed", f"Disk is attached to {found['managedBy']}")
+        if kind == NET and any(it["type"] == NIC and f"{id}/subnets/" in str(it["properties"])
+                               for it in self.resources.values()):
+            raise ApiError(400, "InUseSubnetCannotBeDeleted", f"a subnet of {id} is in use")
         if kind == DEPLOYMENT and properties["provisioningState"] in ("Running", "Accepted"):
             raise ApiError(409, "DeploymentActive", "Unable to edit or replace deployment")
         if kind != DEPLOYMENT:
@@ -428,7 +431,8 @@ class State:
         (shown.get("parameters") or {}).pop("adminPassword", None)
         found = {"id": id, "name": match["name"], "type": DEPLOYMENT, "location": "",
                  "tags": body.get("tags", {}), "operations": [],
-                 "properties": {**shown, "provisioningState": "Accepted", "outputResources": []}}
+                 "properties": {**shown, "provisioningState": "Accepted", "outputResources": [],
+                                "timestamp": self.settings["created"]}}
         self.resources[id.lower()] = found
 
         def run():

@@ -25,6 +25,8 @@ Besides Google's API:
     POST /_fake/forget-requests     forgets the request ids
     POST /_fake/settle              lets time pass: operations go on
     GET  /_fake/instances           all machines
+    GET  /_fake/disks               the names of all disks
+    POST /_fake/disk-time           {"time"}: when disks are made and detached from now on
     GET  /_fake/calls               all calls so far: [{"call", "path", "query", "body"}]
 """
 
@@ -132,6 +134,8 @@ class World:
         self.calls = []
         self.tokens = set()
         self.instances = {}  # By project, zone and name.
+        self.disks = {}  # By project, zone and name.
+        self.disk_time = None  # When disks were made, if not now.
         self.operations = {}  # By project, zone and name.
         self.requests = {}  # By request id: the content and the operation.
         self.notices = set()  # The ids of machines that will be taken away.
@@ -397,6 +401,10 @@ class Handler(BaseHTTPRequestHandler):
                 world.notices.add(identifier)
             case ["instances"]:
                 return list(world.instances.values())
+            case ["disks"]:
+                return sorted(disk["name"] for disk in world.disks.values())
+            case ["disk-time"]:
+                world.disk_time = body["time"]
             case ["signing-key"]:
                 return {"kid": world.signing[-1].kid, "private_key": world.signing[-1].private}
             case ["rotate"]:

@@ -63,6 +63,7 @@ def insert(world, project, zone, query, body, fault):
     if "operation" not in fault and not fault.get("hang"):
         instance = made(world, project, zone, identifier, link, body)
         world.instances[project, zone, name] = instance
+        make_disks(world, project, zone, instance)
 
         def runs():
             if instance["status"] == "PROVISIONING":
@@ -120,13 +121,67 @@ def made(world, project, zone, identifier, link, body):
     return instance
 
 
+def make_disks(world, project, zone, instance):
+    """Makes the disks of a machine that are new."""
+    for number, attached in enumerate(instance["disks"]):
+        if attached.get("type", "PERSISTENT") != "PERSISTENT" or "source" in attached:
+            continue
+        given = attached.get("initializeParams", {})
+        name = given.get("diskName") or instance["name"] + (f"-{number}" if number else "")
+        link = world.address(project, f"zones/{zone}/disks/{name}")
+        attached["source"] = link
+        world.disks[project, zone, name] = {
+            "kind": "compute#disk",
+            "id": world.next_id(),
+            "name": name,
+            "zone": world.address(project, f"zones/{zone}"),
+            "status": "READY",
+            "sizeGb": "10",
+            "selfLink": link,
+            "labels": given.get("labels", {}),
+            "users": [instance["selfLink"]],
+            "creationTimestamp": world.disk_time or stamp(),
+        }
+
+
+def forget(world, key):
+    """A machine has ended, and with it those of its disks that are to end with it."""
+    instance = world.instances.pop(key, None)
+    for attached in (instance or {}).get("disks", []):
+        for disk_key, disk in list(world.disks.items()):
+            if disk["selfLink"] != attached.get("source"):
+                continue
+            if attached.get("autoDelete"):
+                del world.disks[disk_key]
+            else:
+                disk["users"] = []
+                disk["lastDetachTimestamp"] = world.disk_time or stamp()
+
+
+def disks(world, project, zone, query):
+    here = [it for (its, at, _), it in sorted(world.disks.items()) if (its, at) == (project, zone)]
+    page, after = paged(filtered(query.get("filter"), here), query)
+    return listed("compute#diskList", page, after, world, project)
+
+
+def delete_disk(world, project, zone, name, fault):
+    disk = world.disks.get((project, zone, name))
+    if disk is None:
+        raise not_found(f"projects/{project}/zones/{zone}/disks", name)
+    if disk["users"]:
+        text = f"The disk resource '{name}' is already being used by '{disk['users'][0]}'"
+        raise Refused(400, "resourceInUseByAnotherResource", text)
+    goes = lambda: world.disks.pop((project, zone, name), None)  # noqa: E731
+    return world.operate(project, zone, "delete", disk["id"], disk["selfLink"], fault, goes)
+
+
 def delete(world, project, zone, name, fault):
     instance = world.find(project, zone, name)
     instance["status"] = "STOPPING"
     key = (project, zone, instance["name"])
 
     def goes():
-        world.instances.pop(key, None)
+        forget(world, key)
 
     identifier, link = instance["id"], instance["selfLink"]
     return world.operate(project, zone, "delete", identifier, link, fault, goes)
@@ -246,6 +301,10 @@ def compute(world, method, parts, query, body):
             return "instances.get", lambda _: world.find(project, zone, name)
         case ("DELETE", "zones", zone, "instances", name):
             return "instances.delete", lambda it: delete(world, project, zone, name, it)
+        case ("GET", "zones", zone, "disks"):
+            return "disks.list", lambda _: disks(world, project, zone, query)
+        case ("DELETE", "zones", zone, "disks", name):
+            return "disks.delete", lambda it: delete_disk(world, project, zone, name, it)
         case ("GET", "zones", zone, "operations"):
             return "zoneOperations.list", lambda _: operations(world, project, zone, query)
         case ("GET", "zones", zone, "operations", name):
@@ -263,6 +322,6 @@ def preempt(world, identifier):
         operation = world.operate(project, zone, kind, identifier, link, {})
         operation.update(status="DONE", progress=100, endTime=stamp())
         if instance["scheduling"].get("instanceTerminationAction") == "DELETE":
-            del world.instances[project, zone, name]
+            forget(world, (project, zone, name))
         else:
             instance["status"] = "TERMINATED"

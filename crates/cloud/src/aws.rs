@@ -14,6 +14,7 @@ mod image_responses;
 mod images;
 mod instance_types;
 mod launch;
+mod leftovers;
 mod list_prices;
 mod lists;
 mod machines;

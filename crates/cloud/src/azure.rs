@@ -16,11 +16,12 @@ mod identity;
 mod inherited;
 mod issuers;
 mod launch_config;
+mod leftovers;
 mod looking;
 mod making;
 mod names;
+mod networks;
 mod paths;
-mod prices;
 mod row;
 mod site;
 mod status;
@@ -35,10 +36,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use async_trait::async_trait;
 use contract::{Invalid, Schemas};
-use domain::id::{WorkerGroup, WorkerKey};
+use domain::id::{PoolId, WorkerGroup, WorkerKey};
 use domain::launch::Cause;
 use domain::launch_config::LaunchConfig;
-use domain::plan::{BidRequest, Bids};
+use domain::plan::{Bid, BidRequest, Bids};
+use domain::pool::Pool;
 use domain::time::{Clock, Timestamp};
 use domain::worker::Worker;
 use rustls_pki_types::CertificateDer;
@@ -53,16 +55,17 @@ use self::groups::ResourceGroups;
 use self::identity::VmIds;
 use self::issuers::Issuers;
 use self::launch_config::AzureLaunch;
-use self::prices::Prices;
 use self::site::Site;
 use self::token::AzureTokens;
+use crate::price_file::Market;
+use crate::price_table::ConfiguredPrices;
 use crate::provider::refuse_if_any;
 use crate::signing::http::{Http, read_bounded};
 use crate::vendor::{Rest, Tokens};
 use crate::{
-    CloudError, Fills, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine, Machines,
-    OwnedPage, Place, PlacesUnknown, Provider, ProviderContext, Region, SetupError, Sighting,
-    Verification, VerifyError,
+    CloudError, Fills, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine, Leftover,
+    Machines, OwnedPage, Place, PlacesUnknown, PoolResourceMaker, Provider, ProviderContext,
+    Region, SetupError, Sighting, Verification, VerifyError,
 };
 
 const SCHEMA: &str = "worker-manager/v1/config-azure.json";
@@ -76,7 +79,7 @@ pub struct AzureProvider {
     schemas: Schemas,
     clock: Arc<dyn Clock>,
     locations: Vec<String>,
-    prices: Prices,
+    prices: ConfiguredPrices,
     groups: ResourceGroups,
     roots_file: Option<PathBuf>,
     issuers: RwLock<Arc<Issuers>>,
@@ -105,7 +108,7 @@ impl AzureProvider {
             schemas: context.schemas,
             clock: context.clock,
             locations: config.locations,
-            prices: Prices::new(config.prices, config.spot_prices, config.price_file),
+            prices: ConfiguredPrices::new(config.prices, config.spot_prices, config.price_file),
             groups: ResourceGroups::default(),
             roots_file: config.identity_roots_file,
             issuers: RwLock::new(Arc::new(Issuers::new(&[]))),
@@ -148,6 +151,19 @@ impl AzureProvider {
             None => Err(SetupError(format!(
                 "the resource group {group} does not exist: make it, or change resource_group"
             ))),
+        }
+    }
+
+    /// The bid for one machine. A spot machine without a known price costs at most its own limit.
+    fn bid(&self, location: &str, launch: AzureLaunch<'_>) -> Bid {
+        let market = Market::of(launch.is_spot());
+        let size = launch.size();
+        let price = size.and_then(|size| self.prices.price(location, None, size, market));
+        let limit = || launch.max_price().filter(|_| launch.is_spot());
+        let size = size.unwrap_or("of the template's size");
+        Bid {
+            price: price.or_else(limit),
+            ..Bid::plain(format!("{location} {size} {}", market.as_str()))
         }
     }
 
@@ -203,6 +219,10 @@ impl Provider for AzureProvider {
         Fills::from([("region".to_owned(), "/location".to_owned())])
     }
 
+    fn pool_resources(&self) -> Option<&dyn PoolResourceMaker> {
+        Some(self)
+    }
+
     fn machines(&self) -> Option<&dyn Machines> {
         Some(self)
     }
@@ -219,6 +239,17 @@ impl VmIds for KnownVms<'_> {
 }
 
 #[async_trait]
+impl PoolResourceMaker for AzureProvider {
+    async fn prepare_pool(&self, pool: &Pool, _data: &Value) -> Result<Value, CloudError> {
+        networks::prepare(&self.site, pool, &self.locations).await
+    }
+
+    async fn release_pool(&self, pool_id: &PoolId, _data: &Value) -> Result<(), CloudError> {
+        networks::release(&self.site, pool_id).await
+    }
+}
+
+#[async_trait]
 impl Machines for AzureProvider {
     fn bids(&self, config: &LaunchConfig, _request: Option<&BidRequest>, _now: Timestamp) -> Bids {
         let launch = AzureLaunch::of(config);
@@ -227,17 +258,15 @@ impl Machines for AzureProvider {
         if !self.serves(&location) {
             return Err(Self::not_served(&location));
         }
-        Ok(vec![self.prices.bid(&location, launch)])
+        Ok(vec![self.bid(&location, launch)])
     }
 
     async fn reread_files(&self) {
-        if let Some(file) = self.prices.file() {
-            file.reread(&self.site.id).await;
-        }
+        self.prices.reread(&self.site.id).await;
     }
 
     fn warning(&self) -> Option<String> {
-        self.prices.file().and_then(|file| file.error())
+        self.prices.error()
     }
 
     async fn launch(&self, order: &LaunchOrder<'_>) -> Result<Vec<LaunchedMachine>, LaunchError> {
@@ -285,11 +314,15 @@ impl Machines for AzureProvider {
         after: Option<&str>,
     ) -> Result<OwnedPage, CloudError> {
         match region {
-            Region::Group(group) => {
-                looking::owned_page(&self.site, group.as_str(), after, self.clock.now()).await
-            }
+            Region::Group(group) => looking::owned_page(&self.site, group.as_str(), after).await,
             Region::Everything => Ok(OwnedPage::default()),
         }
+    }
+
+    async fn remove_leftovers(&self, region: &Region) -> Result<Vec<Leftover>, CloudError> {
+        let mut groups = self.groups.known();
+        groups.insert(self.site.resource_group.clone());
+        leftovers::remove(&self.site, groups, region, self.clock.now()).await
     }
 
     async fn inherited_page(

@@ -13,10 +13,10 @@ mod error;
 mod identity;
 mod labels;
 mod launch;
+mod leftovers;
 mod listing;
 mod machine_types;
 mod machines;
-mod prices;
 mod responses;
 mod row;
 #[cfg(test)]
@@ -40,10 +40,10 @@ use self::credentials::GoogleTokens;
 use self::error::GOOGLE;
 use self::identity::Expected;
 use self::listing::Listing;
-use self::prices::Prices;
 use self::responses::ServiceAccount;
 use self::row::region_of;
 use self::zones::Zones;
+use crate::price_table::ConfiguredPrices;
 use crate::provider::refuse_if_any;
 use crate::signing::http::Http;
 use crate::vendor::{Operations, Rest, Tokens};
@@ -74,7 +74,8 @@ pub struct GoogleProvider {
     listing: Listing,
     /// The machines that a Taskcluster made.
     inherited: Listing,
-    prices: Prices,
+    /// Google has no call that tells the price of a machine type.
+    prices: ConfiguredPrices,
     zones: Zones,
 }
 
@@ -119,7 +120,7 @@ impl GoogleProvider {
             operations: Operations::default(),
             listing: Listing::default(),
             inherited: Listing::default(),
-            prices: Prices::new(prices, spot_prices, price_file),
+            prices: ConfiguredPrices::new(prices, spot_prices, price_file),
             zones: Zones::default(),
         }
     }

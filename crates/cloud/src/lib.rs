@@ -4,6 +4,7 @@
 mod aws;
 mod azure;
 mod call_budget;
+mod call_pause;
 mod cloud_error;
 mod config;
 mod context;
@@ -15,16 +16,19 @@ mod free_space;
 mod google;
 mod identity;
 pub mod image;
+mod leftovers;
 mod local;
 mod null;
 mod panic_guard;
 mod place;
 mod pool_resources;
 mod price_file;
+mod price_table;
 mod protocol;
 mod provider;
 mod providers;
 mod region;
+mod several_calls;
 mod signed_client;
 mod signing;
 mod static_provider;
@@ -38,6 +42,7 @@ mod worker_creator;
 pub use aws::{AwsConfig, AwsProvider, BadAwsConfig};
 pub use azure::{AzureConfig, AzureProvider, BadAzureConfig};
 pub use call_budget::CallBudget;
+pub use call_pause::with_pause;
 pub use cloud_error::CloudError;
 pub use config::ProviderConfig;
 pub use context::ProviderContext;
@@ -59,16 +64,18 @@ pub use image::{
     UploadProgress, UploadState, UploadToken, UploadedImage, checksum_of,
 };
 pub(crate) use image::{check_format, hex, sha256_of};
+pub use leftovers::Leftover;
 pub use local::{LocalProvider, LocalSettings};
 pub use null::NullProvider;
 pub use place::{
     BadPlaces, ConfiguredRegion, Fills, MAX_CONDITIONS, MAX_PLACES, Place, PlacesUnknown,
 };
 pub use pool_resources::PoolResourceMaker;
+pub use price_table::BadPrice;
 pub use provider::{
-    DeclarationError, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine, MAX_OWNED_PAGES,
-    MachineListing, Machines, OwnedMachine, OwnedPage, Proof, ProofRefused, Provider, SetupError,
-    ValidateError, Verification, VerifyError, WorkerDeclarer,
+    DeclarationError, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine, MachineListing,
+    MachineMaker, Machines, OwnedMachine, OwnedPage, Proof, ProofRefused, Provider, SetupError,
+    ValidateError, Verification, VerifyError, WorkerDeclarer, list_machines,
 };
 pub use providers::{ProviderUnavailable, Providers};
 pub use region::Region;

@@ -19,9 +19,9 @@ use serde_json::{Map, Value};
 
 use crate::{
     CallBudget, CloudError, ConfiguredRegion, Fills, IdentityClaim, ImageTarget, LaunchError,
-    LaunchOrder, LaunchedMachine, Machines, OwnedPage, Place, PlacesUnknown, PoolResourceMaker,
-    Proof, Provider, Region, SetupError, Sighting, ValidateError, Verification, VerifyError,
-    WorkerCreator, WorkerDeclarer, WorkerOrder,
+    LaunchOrder, LaunchedMachine, Leftover, Machines, OwnedPage, Place, PlacesUnknown,
+    PoolResourceMaker, Proof, Provider, Region, SetupError, Sighting, ValidateError, Verification,
+    VerifyError, WorkerCreator, WorkerDeclarer, WorkerOrder,
 };
 
 /// Longest text of a panic in an error.
@@ -325,6 +325,11 @@ impl Machines for PanicGuard {
     ) -> Result<OwnedPage, CloudError> {
         let asked = self.inner().inherited_page(region, after);
         lost(self.caught("inherited", asked).await)
+    }
+
+    async fn remove_leftovers(&self, region: &Region) -> Result<Vec<Leftover>, CloudError> {
+        let asked = self.inner().remove_leftovers(region);
+        lost(self.caught("leftovers", asked).await)
     }
 
     fn group(&self, launch_config: &LaunchConfig) -> Option<WorkerGroup> {

@@ -34,6 +34,19 @@ pub(crate) enum Market {
     OnDemand,
 }
 
+impl Market {
+    pub(crate) fn of(is_spot: bool) -> Self {
+        if is_spot { Self::Spot } else { Self::OnDemand }
+    }
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Spot => "spot",
+            Self::OnDemand => "on-demand",
+        }
+    }
+}
+
 /// Prices in dollars per hour and machine. An entry for a zone goes before one for a region, and
 /// that before one for all regions. Among these, an entry for one market goes first.
 #[derive(Debug, Default, PartialEq)]

@@ -4,6 +4,7 @@
 mod tests;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use access::Secret;
 use async_trait::async_trait;
@@ -22,10 +23,12 @@ use serde_json::{Map, Value, json};
 use crate::cloud_error::CloudError;
 use crate::place::{ConfiguredRegion, Fills, Place, PlacesUnknown};
 use crate::region::Region;
-use crate::{CallBudget, ImageTarget, PoolResourceMaker, Sighting, WorkerCreator};
+use crate::{CallBudget, ImageTarget, Leftover, PoolResourceMaker, Sighting, WorkerCreator};
 
 /// Pages of a list of machines at most: a longer list is treated as endless.
-pub const MAX_OWNED_PAGES: usize = 1_000;
+const MAX_OWNED_PAGES: usize = 1_000;
+/// The time limit of a page. A large region may have many.
+const PAGE_LIMIT: Duration = Duration::from_secs(60);
 /// Machines that `end_many` ends at the same time at most, unless a provider has its own call for
 /// many.
 const MAX_ENDS_AT_ONCE: usize = 8;
@@ -210,7 +213,7 @@ pub trait Machines: Send + Sync {
         let mut listing = MachineListing::default();
         let mut n_listed = 0;
         for region in self.regions() {
-            match (self.owned_in(&region).await, region) {
+            match (list_machines(self, &region, MachineMaker::Us).await, region) {
                 (Ok(machines), _) => {
                     n_listed += 1;
                     listing.machines.extend(machines);
@@ -227,20 +230,11 @@ pub trait Machines: Send + Sync {
         }
     }
 
-    /// All pages of a region.
-    async fn owned_in(&self, region: &Region) -> Result<Vec<OwnedMachine>, CloudError> {
-        let (mut owned, mut next) = (Vec::new(), None);
-        for _ in 0..MAX_OWNED_PAGES {
-            let page = self.owned_page(region, next.as_deref()).await?;
-            owned.extend(page.machines);
-            next = page.next;
-            if next.is_none() {
-                return Ok(owned);
-            }
-        }
-        Err(CloudError::Unavailable(format!(
-            "the list of machines did not end within {MAX_OWNED_PAGES} pages"
-        )))
+    /// Removes what machines have left in a region: resources with this deployment's and this
+    /// provider's tags that no machine has used for an hour. Called now and then. Returns those
+    /// whose removal has begun.
+    async fn remove_leftovers(&self, _region: &Region) -> Result<Vec<Leftover>, CloudError> {
+        Ok(Vec::new())
     }
 
     /// The group of this launch config's machines; `None`: not known before the launch.
@@ -344,6 +338,42 @@ impl OwnedPage {
             next: None,
         }
     }
+}
+
+/// The worker manager that made the machines of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MachineMaker {
+    /// This deployment and this provider.
+    Us,
+    /// A Taskcluster, for a provider of the same name.
+    Taskcluster,
+}
+
+/// All machines in a region that this maker made.
+pub async fn list_machines<M: Machines + ?Sized>(
+    machines: &M,
+    region: &Region,
+    maker: MachineMaker,
+) -> Result<Vec<OwnedMachine>, CloudError> {
+    let (mut found, mut next) = (Vec::new(), None::<String>);
+    for _ in 0..MAX_OWNED_PAGES {
+        let after = next.as_deref();
+        let page = match maker {
+            MachineMaker::Us => machines.owned_page(region, after),
+            MachineMaker::Taskcluster => machines.inherited_page(region, after),
+        };
+        let page = tokio::time::timeout(PAGE_LIMIT, page).await.map_err(|_| {
+            CloudError::Unavailable(format!("no answer within {} s", PAGE_LIMIT.as_secs()))
+        })??;
+        found.extend(page.machines);
+        next = page.next;
+        if next.is_none() {
+            return Ok(found);
+        }
+    }
+    Err(CloudError::Unavailable(format!(
+        "the list of machines did not end within {MAX_OWNED_PAGES} pages"
+    )))
 }
 
 /// Our machines, as far as they could be listed.

@@ -6,6 +6,7 @@
 mod endpoint;
 mod error;
 mod operations;
+mod pause;
 #[cfg(test)]
 pub(crate) mod recorder;
 mod request;

@@ -10,6 +10,7 @@ mod news;
 
 pub use news::{Work, end_news};
 
+use crate::launch::Cause;
 use crate::lifecycle::{DEFAULT_FIRST_CLAIM_MS, DEFAULT_INACTIVITY_MS, DEFAULT_REREGISTRATION_MS};
 use crate::queue_worker::QueueWorker;
 use crate::time::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp};
@@ -52,12 +53,25 @@ pub enum MachineState {
 pub struct MachineEnd {
     pub why: Option<String>,
     pub at: Option<Timestamp>,
+    /// Why the cloud could not make the machine, after it had accepted the launch.
+    pub cause: Option<Cause>,
 }
 
 impl MachineEnd {
     /// An end at an unknown time.
     pub fn because(why: Option<String>) -> Self {
-        Self { why, at: None }
+        Self {
+            why,
+            ..Self::default()
+        }
+    }
+
+    /// The end of a machine that could not be made.
+    pub fn not_made(why: String, cause: Option<Cause>) -> Self {
+        Self {
+            cause,
+            ..Self::because(Some(why))
+        }
     }
 }
 

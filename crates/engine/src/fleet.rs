@@ -14,6 +14,7 @@ mod launch_config_status;
 mod launch_deadlines;
 mod launches;
 mod learn;
+mod leftovers;
 mod market_facts;
 mod offering_news;
 mod outside_facts;

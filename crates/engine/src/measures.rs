@@ -14,6 +14,7 @@ pub const REGISTRATIONS_REFUSED: &str = "fleetwright_registrations_refused_total
 pub const LAUNCHES: &str = "fleetwright_launch_seconds";
 pub const CLOUD_CALLS: &str = "fleetwright_cloud_calls_total";
 pub const CLOUD_RATE: &str = "fleetwright_cloud_calls_per_second_limit";
+pub const LEFTOVERS: &str = "fleetwright_leftovers_removed_total";
 pub const STRATEGY_REQUESTS: &str = "fleetwright_strategy_requests_total";
 pub const IMAGE_STEPS: &str = "fleetwright_image_steps_total";
 pub const CLOCK_STEPS: &str = "fleetwright_clock_steps_total";

@@ -1,8 +1,9 @@
 //! Limits the rate of calls to clouds, with limits for each region.
 //!
 //! Each kind of call has a token bucket. When the cloud throttles a call, the bucket fills half as
-//! fast and the region is not called for a while, for no pool; then the rate recovers slowly. A
-//! launch that would wait too long is refused here, as the cloud would.
+//! fast and the region is not called for a while, for no pool; then the rate recovers slowly. The
+//! cloud may ask for a longer pause. A launch that would wait too long is refused here, as the
+//! cloud would.
 
 mod bucket;
 mod limits;
@@ -15,8 +16,9 @@ use async_trait::async_trait;
 use cloud::image::ImageTarget;
 use cloud::{
     CallBudget, CloudError, Fills, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine,
-    Machines, OwnedPage, Place, PlacesUnknown, PoolResourceMaker, Proof, Provider, Region,
-    SetupError, Sighting, ValidateError, Verification, VerifyError, WorkerCreator, WorkerDeclarer,
+    Leftover, Machines, OwnedPage, Place, PlacesUnknown, PoolResourceMaker, Proof, Provider,
+    Region, SetupError, Sighting, ValidateError, Verification, VerifyError, WorkerCreator,
+    WorkerDeclarer, with_pause,
 };
 use contract::Invalid;
 use domain::id::{LaunchToken, ProviderId, WorkerGroup, WorkerKey};
@@ -168,8 +170,8 @@ impl RateLimitedProvider {
         is_throttled: fn(&T) -> bool,
     ) -> Result<T, String> {
         let began = self.wait_for_permit(region, kind).await?;
-        let answer = call.await;
-        self.record_answer(region, kind, began, is_throttled(&answer));
+        let (answer, pause) = with_pause(call).await;
+        self.record_answer(region, kind, began, is_throttled(&answer), pause);
         Ok(answer)
     }
 
@@ -178,13 +180,24 @@ impl RateLimitedProvider {
         format!("{id} is asked as often as its cloud allows in {region}; try again in {seconds} s")
     }
 
-    fn record_answer(&self, region: &Region, kind: CallKind, began: Timestamp, is_throttled: bool) {
+    /// `pause`: the cloud asks for it.
+    fn record_answer(
+        &self,
+        region: &Region,
+        kind: CallKind,
+        began: Timestamp,
+        is_throttled: bool,
+        pause: Option<Duration>,
+    ) {
         let now = self.now();
         let rate = self.with_bucket(region, kind, now, |bucket| {
             if is_throttled {
                 bucket.record_throttling(began, now);
             } else {
                 bucket.record_success(began);
+            }
+            if let Some(pause) = pause {
+                bucket.pause(pause, now);
             }
             bucket.rate
         });
@@ -406,6 +419,12 @@ impl Machines for RateLimitedProvider {
         answer.await.map_err(CloudError::Throttled)?
     }
 
+    async fn remove_leftovers(&self, region: &Region) -> Result<Vec<Leftover>, CloudError> {
+        let removal = self.limited().remove_leftovers(region);
+        let answer = self.call(region, CallKind::End, removal, is_throttled);
+        answer.await.map_err(CloudError::Throttled)?
+    }
+
     fn group(&self, launch_config: &LaunchConfig) -> Option<WorkerGroup> {
         self.limited().group(launch_config)
     }
@@ -473,7 +492,7 @@ mod tests {
         let limited = RateLimitedProvider::new(id, provider, limits, same, Arc::new(SystemTimer));
         let region = Region::Everything;
         assert_eq!(limited.call_budgets(), []);
-        limited.record_answer(&region, CallKind::Read, limited.now(), true);
+        limited.record_answer(&region, CallKind::Read, limited.now(), true, None);
         let throttled = CallBudget {
             region: region.clone(),
             call: "read",
@@ -487,5 +506,19 @@ mod tests {
         clock.steady_ms.fetch_add(SECOND_MS, Ordering::SeqCst);
         let reservation = limited.wait_for_permit(&region, CallKind::Read).await;
         assert_eq!(reservation, Ok(at(1 + SECOND_MS)));
+        // The cloud asks for a pause, although it has answered.
+        let pause = Some(Duration::from_secs(90));
+        limited.record_answer(&region, CallKind::Read, limited.now(), false, pause);
+        let refused = limited.wait_for_permit(&region, CallKind::Read).await;
+        assert!(refused.unwrap_err().contains("try again in 91 s"));
+        let other = limited.wait_for_permit(&region, CallKind::End).await;
+        assert!(other.is_ok(), "other kinds of calls go on");
+        clock.steady_ms.fetch_add(90 * SECOND_MS, Ordering::SeqCst);
+        assert!(
+            limited
+                .wait_for_permit(&region, CallKind::Read)
+                .await
+                .is_ok()
+        );
     }
 }

@@ -6,15 +6,13 @@ use std::path::{Path, PathBuf};
 use access::Secret;
 use serde::Deserialize;
 
+use crate::price_table::{BadPrice, check_prices};
 use crate::signing::credentials::{KeyText, Source};
 use crate::signing::public_key::PublicKey;
 use crate::vendor::is_endpoint;
 
-/// Upper limit of a configured price, in dollars per hour.
-const MAX_PRICE: f64 = 4_000.0;
-
 /// The section `[providers.<id>]` with `kind = "aws"`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "AwsSection")]
 pub struct AwsConfig {
     pub(crate) source: Source,
@@ -22,8 +20,8 @@ pub struct AwsConfig {
     /// Empty: all regions that the account may use.
     pub(crate) regions: Vec<String>,
     pub(crate) endpoint: String,
-    /// Keys are `<type>` or `<region>/<type>`; values are millionths of a dollar per hour.
-    pub(crate) on_demand_prices: BTreeMap<String, u64>,
+    /// By `<type>` or `<region>/<type>`, in dollars per hour.
+    pub(crate) on_demand_prices: BTreeMap<String, f64>,
     /// The operator's file of prices, which is read again when it changes.
     pub(crate) price_file: Option<PathBuf>,
     /// Further keys that sign identity documents, each for one region or (`None`) for all.
@@ -72,10 +70,8 @@ pub enum BadAwsConfig {
         "endpoint must start with https://, or http:// for a server on this machine; it is {0:?}"
     )]
     Endpoint(String),
-    #[error(
-        "on_demand_prices.{kind:?} must be dollars per hour, from 0 to {MAX_PRICE}; it is {price}"
-    )]
-    Price { kind: String, price: f64 },
+    #[error(transparent)]
+    Price(#[from] BadPrice),
     #[error(
         "identity_keys[{0}].key is not a public RSA key or certificate, in PEM or as base64 of its DER form"
     )]
@@ -99,6 +95,7 @@ impl TryFrom<AwsSection> for AwsConfig {
         for region in &section.regions {
             check_region("regions", region)?;
         }
+        check_prices("on_demand_prices", &section.on_demand_prices)?;
         let mut identity_keys = Vec::new();
         for (index, IdentityKey { region, key }) in section.identity_keys.into_iter().enumerate() {
             if let Some(region) = &region {
@@ -112,11 +109,7 @@ impl TryFrom<AwsSection> for AwsConfig {
             home_region: section.home_region,
             regions: section.regions,
             endpoint: section.endpoint,
-            on_demand_prices: section
-                .on_demand_prices
-                .into_iter()
-                .map(in_millionths)
-                .collect::<Result<_, _>>()?,
+            on_demand_prices: section.on_demand_prices,
             price_file: section.price_file,
             identity_keys,
         })
@@ -180,19 +173,6 @@ fn check_region(key: &'static str, region: &str) -> Result<(), BadAwsConfig> {
     }
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "the price is between 0 and MAX_PRICE"
-)]
-fn in_millionths((kind, price): (String, f64)) -> Result<(String, u64), BadAwsConfig> {
-    if (0.0..=MAX_PRICE).contains(&price) {
-        Ok((kind, (price * 1e6).round() as u64))
-    } else {
-        Err(BadAwsConfig::Price { kind, price })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -210,12 +190,6 @@ mod tests {
         assert_eq!(config.home_region, "us-east-1");
         assert_eq!(config.endpoint, "https://ec2.{region}.amazonaws.com");
         assert!(config.regions.is_empty() && config.identity_keys.is_empty());
-    }
-
-    #[test]
-    fn a_price_is_kept_to_the_millionth() {
-        let config = read(json!({"on_demand_prices": {"m5.large": 0.096}})).unwrap();
-        assert_eq!(config.on_demand_prices["m5.large"], 96_000);
     }
 
     #[test]

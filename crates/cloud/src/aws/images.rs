@@ -426,7 +426,7 @@ impl ImageTarget for AwsProvider {
             questions.push(self.owned_in_region(region));
         }
         let mut all = Vec::new();
-        for owned in super::machines::run_concurrently(questions).await {
+        for owned in crate::several_calls::run_together(questions).await {
             all.extend(owned?);
         }
         Ok(all)

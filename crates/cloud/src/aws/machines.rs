@@ -10,7 +10,6 @@ use domain::plan::spot_prices::{self, PricePoint, PriceTable};
 use domain::plan::{Bid, BidRequest, Bids};
 use domain::time::Timestamp;
 use domain::worker::Worker;
-use futures_util::stream::{self, StreamExt as _};
 use serde::de::DeserializeOwned;
 
 use super::AwsProvider;
@@ -24,9 +23,10 @@ use super::responses::{
 use super::row;
 use super::tags;
 use super::{instance_types, launch};
+use crate::several_calls::{run_together, successes};
 use crate::{
-    CloudError, LaunchError, LaunchOrder, LaunchedMachine, MachineEnd, Machines, OwnedPage, Region,
-    Sighting,
+    CloudError, LaunchError, LaunchOrder, LaunchedMachine, Leftover, MachineEnd, Machines,
+    OwnedPage, Region, Sighting,
 };
 
 /// Prices are asked for this product only: a launch config does not say which system its image
@@ -36,8 +36,6 @@ const PRODUCT: &str = "Linux/UNIX";
 pub(super) const LOOK_BATCH: usize = 200;
 /// Instances that one call terminates at most. EC2 accepts 1,000 and recommends fewer.
 pub(super) const END_BATCH: usize = 100;
-/// Calls that run at the same time at most, when all regions are asked.
-pub(super) const MAX_CALLS_AT_ONCE: usize = 8;
 /// EC2's limit for a page.
 pub(super) const PAGE: u32 = 1_000;
 /// Pages of a list at most: a longer list is treated as endless.
@@ -72,13 +70,11 @@ impl Machines for AwsProvider {
     }
 
     async fn reread_files(&self) {
-        if let Some(file) = self.prices.file() {
-            file.reread(&self.id).await;
-        }
+        self.prices.configured().reread(&self.id).await;
     }
 
     fn warning(&self) -> Option<String> {
-        self.prices.file().and_then(|file| file.error())
+        self.prices.configured().error()
     }
 
     /// A region whose prices cannot be fetched keeps its old prices until they are stale.
@@ -99,7 +95,7 @@ impl Machines for AwsProvider {
                 Ok::<_, Ec2Error>(())
             });
         }
-        let results = run_concurrently(questions).await;
+        let results = run_together(questions).await;
         Ok(results.into_iter().collect::<Result<(), _>>()?)
     }
 
@@ -141,22 +137,8 @@ impl Machines for AwsProvider {
                 looks.push(self.look_in(region, batch));
             }
         }
-        // A region that fails must not hide the machines of the others.
-        let (mut seen, mut failed) = (Vec::new(), None);
-        for result in run_concurrently(looks).await {
-            match result {
-                Ok(sightings) => seen.extend(sightings),
-                Err(error) => failed = Some(error),
-            }
-        }
-        match failed {
-            Some(error) if seen.is_empty() => Err(error.into()),
-            Some(error) => {
-                tracing::warn!(provider.id = %self.id, "cannot look at the machines of some regions: {error}");
-                Ok(seen)
-            }
-            None => Ok(seen),
-        }
+        let seen = successes(&self.id, run_together(looks).await)?;
+        Ok(seen.into_iter().flatten().collect())
     }
 
     fn look_batch(&self) -> usize {
@@ -183,6 +165,10 @@ impl Machines for AwsProvider {
             Region::Group(group) => Ok(self.page_in(group.as_str(), after).await?),
             Region::Everything => Ok(OwnedPage::default()),
         }
+    }
+
+    async fn remove_leftovers(&self, region: &Region) -> Result<Vec<Leftover>, CloudError> {
+        self.remove_volumes(region).await
     }
 
     async fn inherited_page(
@@ -217,7 +203,7 @@ impl Machines for AwsProvider {
             }
         }
         let mut ended: BTreeMap<&str, EndResults> = BTreeMap::new();
-        for (region, end_results) in run_concurrently(ends).await {
+        for (region, end_results) in run_together(ends).await {
             ended.entry(region).or_default().extend(end_results);
         }
         let result = |worker: &Worker| {
@@ -467,15 +453,6 @@ fn by_region(workers: &[Worker]) -> BTreeMap<&str, Vec<&Worker>> {
         by_region.entry(region).or_default().push(worker);
     }
     by_region
-}
-
-/// Runs all calls, at most [`MAX_CALLS_AT_ONCE`] at a time. Results come in the order in which the
-/// calls end.
-pub(super) async fn run_concurrently<F: Future>(calls: Vec<F>) -> Vec<F::Output> {
-    stream::iter(calls)
-        .buffer_unordered(MAX_CALLS_AT_ONCE)
-        .collect()
-        .await
 }
 
 pub(super) fn instances(reservations: &[Reservation]) -> impl Iterator<Item = &Instance> {

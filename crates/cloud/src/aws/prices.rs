@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use domain::plan::Bid;
 use domain::plan::spot_prices::PriceTable;
@@ -16,7 +16,8 @@ use serde_json::{Map, Value};
 
 use super::launch::is_spot;
 use super::list_prices::list_price;
-use crate::price_file::{Market, PriceFile};
+use crate::price_file::Market;
+use crate::price_table::ConfiguredPrices;
 
 /// Spot prices of a region are refreshed after this time. A little shorter than the time from one
 /// refresh to the next, so that none is skipped.
@@ -33,10 +34,7 @@ const FORGET_MS: i64 = DAY_MS;
 const MAX_WANTED: usize = 2_000;
 
 pub(crate) struct Prices {
-    /// From the configuration: by `<region>/<type>` or `<type>`, in millionths of a dollar per
-    /// hour.
-    on_demand: BTreeMap<String, u64>,
-    file: Option<Arc<PriceFile>>,
+    configured: ConfiguredPrices,
     state: Mutex<PriceState>,
 }
 
@@ -79,16 +77,15 @@ struct RegionPrices {
 }
 
 impl Prices {
-    pub(crate) fn new(on_demand: BTreeMap<String, u64>, file: Option<PathBuf>) -> Self {
+    pub(crate) fn new(on_demand: BTreeMap<String, f64>, file: Option<PathBuf>) -> Self {
         Self {
-            on_demand,
-            file: file.map(|path| Arc::new(PriceFile::new(path))),
+            configured: ConfiguredPrices::new(on_demand, BTreeMap::new(), file),
             state: Mutex::default(),
         }
     }
 
-    pub(crate) fn file(&self) -> Option<&Arc<PriceFile>> {
-        self.file.as_ref()
+    pub(crate) fn configured(&self) -> &ConfiguredPrices {
+        &self.configured
     }
 
     /// The bid for one machine of this launch config: its price and its place. `chosen`: its type,
@@ -105,12 +102,13 @@ impl Prices {
             .and_then(|placement| placement["AvailabilityZone"].as_str());
         let kind = chosen.or_else(|| asked.get("InstanceType").and_then(Value::as_str));
         let spot = is_spot(asked);
+        let market = Market::of(spot);
         let price = match kind {
             None => None,
-            Some(kind) => match (self.overridden(region, zone, kind, spot), spot) {
+            Some(kind) => match (self.configured.price(region, zone, kind, market), market) {
                 (Some(price), _) => Some(price),
-                (None, false) => self.on_demand_price(region, kind),
-                (None, true) => match self.spot_price(region, kind, zone, now) {
+                (None, Market::OnDemand) => list_price(region, kind),
+                (None, Market::Spot) => match self.spot_price(region, kind, zone, now) {
                     SpotPrice::Known(price) => Some(price),
                     SpotPrice::Unknown => None,
                     SpotPrice::Awaited => {
@@ -124,18 +122,12 @@ impl Prices {
             "{} {} {}",
             zone.unwrap_or(region),
             kind.unwrap_or("of EC2's choice"),
-            if spot { "spot" } else { "on-demand" }
+            market.as_str()
         );
         Ok(Bid {
             price,
             ..Bid::plain(place)
         })
-    }
-
-    fn overridden(&self, region: &str, zone: Option<&str>, kind: &str, spot: bool) -> Option<f64> {
-        let market = if spot { Market::Spot } else { Market::OnDemand };
-        let file = self.file.as_ref()?;
-        file.overrides().price(region, zone, kind, market)
     }
 
     /// Regions whose spot prices should be refreshed now, with the types to ask about.
@@ -250,19 +242,6 @@ impl Prices {
         price.map_or(SpotPrice::Unknown, SpotPrice::Known)
     }
 
-    fn on_demand_price(&self, region: &str, kind: &str) -> Option<f64> {
-        let own = self
-            .on_demand
-            .get(&format!("{region}/{kind}"))
-            .or_else(|| self.on_demand.get(kind));
-        match own {
-            Some(millionths) => u32::try_from(*millionths)
-                .ok()
-                .map(|millionths| f64::from(millionths) / 1e6),
-            None => list_price(region, kind),
-        }
-    }
-
     fn state(&self) -> MutexGuard<'_, PriceState> {
         // Every statement leaves the state consistent, so a panic elsewhere does not spoil it.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -360,9 +339,9 @@ mod tests {
         let text = "[[prices]]\ntype = \"m5.large\"\nmarket = \"spot\"\nprice = 0.01\n\
             [[prices]]\ntype = \"c5.large\"\nregion = \"us-west-2\"\nprice = 0.02\n";
         std::fs::write(&path, text).unwrap();
-        let configured = BTreeMap::from([("c5.large".to_owned(), 300_000)]);
+        let configured = BTreeMap::from([("c5.large".to_owned(), 0.3)]);
         let prices = Prices::new(configured, Some(path));
-        prices.file().unwrap().reread(&"aws".parse().unwrap()).await;
+        prices.configured().reread(&"aws".parse().unwrap()).await;
         assert_eq!(bid(&prices, spot("m5.large"), 0).price, Some(0.01));
         assert!(!prices.lacks_some(at(0)));
         let price = |kind: &str| bid(&prices, json!({"InstanceType": kind}), 0).price;
@@ -460,9 +439,9 @@ mod tests {
     fn configured_prices_override_the_table_and_those_of_a_region_override_both() {
         let prices = Prices::new(
             BTreeMap::from([
-                ("m5.large".to_owned(), 200_000),
-                ("us-west-2/m5.large".to_owned(), 300_000),
-                ("eu-west-1/c5.large".to_owned(), 1),
+                ("m5.large".to_owned(), 0.2),
+                ("us-west-2/m5.large".to_owned(), 0.3),
+                ("eu-west-1/c5.large".to_owned(), 1.0),
             ]),
             None,
         );

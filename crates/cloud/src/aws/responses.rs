@@ -16,6 +16,23 @@ pub(crate) struct DescribeInstances {
     pub(crate) next_token: Option<String>,
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct DescribeVolumes {
+    #[serde(default)]
+    pub(crate) volume_set: Items<Volume>,
+    pub(crate) next_token: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Volume {
+    pub(crate) volume_id: String,
+    pub(crate) create_time: Option<String>,
+    #[serde(default)]
+    pub(crate) tag_set: Items<Tag>,
+}
+
 /// The machines of one launch; also the response to `RunInstances`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -109,7 +109,7 @@ pub(crate) fn pool_of(tags: &[Tag]) -> Option<PoolId> {
     value(tags, POOL)?.parse().ok()
 }
 
-fn value<'a>(tags: &'a [Tag], key: &str) -> Option<&'a str> {
+pub(super) fn value<'a>(tags: &'a [Tag], key: &str) -> Option<&'a str> {
     let tag = tags.iter().find(|tag| tag.key == key)?;
     Some(&tag.value)
 }

@@ -12,9 +12,9 @@ use domain::time::{HOUR_MS, Timestamp};
 
 use super::AwsProvider;
 use super::error::Ec2Error;
-use super::machines::run_concurrently;
 use super::parameters::Parameters;
 use super::responses::{DescribeAvailabilityZones, Zone};
+use crate::several_calls::run_together;
 use crate::{CloudError, Fills, Place, PlacesUnknown};
 
 /// The set-up waits this long for zones. They are not required, and the next refresh asks again.
@@ -101,7 +101,7 @@ impl AwsProvider {
                 questions.push(self.learn_zones_of(region, now));
             }
         }
-        run_concurrently(questions).await;
+        run_together(questions).await;
     }
 
     async fn learn_zones_of(&self, region: &str, now: Timestamp) {

@@ -99,6 +99,15 @@ impl Arm {
         self.delete_by(ask).await
     }
 
+    /// Deletes it, and waits until it no longer exists.
+    pub(super) async fn remove(&self, path: &ApiPath) -> Result<(), VendorError> {
+        match self.rest.call(path.ask(Method::DELETE)).await {
+            Ok(begun) => self.wait_for(&begun).await,
+            Err(error) if is_not_found(&error) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     async fn delete_by(&self, ask: Ask) -> Result<(), VendorError> {
         match self.rest.call(ask).await {
             Ok(_) => Ok(()),

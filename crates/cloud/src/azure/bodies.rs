@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use super::admin::Admin;
 use super::launch_config::AzureLaunch;
 use super::names::MachineNames;
+use crate::leftovers::KEEP;
 
 /// Keys of a launch config that are not Azure's.
 const NOT_OF_THE_MACHINE: [&str; 7] = [
@@ -25,6 +26,8 @@ const BESIDE_PROPERTIES: [&str; 5] = ["extendedLocation", "identity", "placement
 pub(super) struct MachineOrder<'a> {
     pub(super) launch: AzureLaunch<'a>,
     pub(super) location: &'a str,
+    /// The id of the subnet for its interface.
+    pub(super) subnet: Option<&'a str>,
     pub(super) names: MachineNames,
     pub(super) tags: Map<String, Value>,
     /// The data for the worker, from which it learns its pool.
@@ -59,7 +62,7 @@ impl MachineOrder<'_> {
     pub(super) fn interface(&self, address_id: Option<&str>) -> Value {
         let mut properties = json!({
             "privateIPAllocationMethod": "Dynamic",
-            "subnet": {"id": self.launch.get("subnetId")},
+            "subnet": {"id": self.subnet},
         });
         if let Some(id) = address_id {
             let address = json!({"id": id, "properties": {"deleteOption": "Delete"}});
@@ -115,7 +118,11 @@ impl MachineOrder<'_> {
         ] {
             parameters.insert(name.to_owned(), json!({"value": value}));
         }
-        json!({"tags": self.tags, "properties": properties})
+        let mut tags = self.tags.clone();
+        if self.launch.keeps_deployment() {
+            tags.insert(KEEP.to_owned(), json!("true"));
+        }
+        json!({"tags": tags, "properties": properties})
     }
 
     fn add_admin(&self, profile: &mut Map<String, Value>, admin: &Admin) {

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use access::Secret;
-use domain::plan::check_price;
 use serde::Deserialize;
 
+use crate::price_table::{BadPrice, check_prices};
 use crate::vendor::is_endpoint;
 
 /// Locations of one provider at most. Azure has about 70.
@@ -104,12 +104,8 @@ pub enum BadAzureConfig {
         "{key} must start with https://, or http:// for a server on this machine; it is {value:?}"
     )]
     Endpoint { key: &'static str, value: String },
-    #[error("{key}.{size:?} is {why}")]
-    Price {
-        key: &'static str,
-        size: String,
-        why: String,
-    },
+    #[error(transparent)]
+    Price(#[from] BadPrice),
 }
 
 impl TryFrom<AzureSection> for AzureConfig {
@@ -262,17 +258,6 @@ fn metadata_endpoint(value: String) -> Result<String, BadAzureConfig> {
         return Ok(value);
     }
     endpoint("metadata_endpoint", value)
-}
-
-fn check_prices(key: &'static str, prices: &BTreeMap<String, f64>) -> Result<(), BadAzureConfig> {
-    for (size, price) in prices {
-        check_price(*price).map_err(|why| BadAzureConfig::Price {
-            key,
-            size: size.clone(),
-            why: why.to_string(),
-        })?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -9,11 +9,12 @@ use serde_json::Value;
 
 use super::inherited::{is_inherited, mark_parts};
 use super::names::MachineNames;
-use super::paths::{ApiPath, PARTS, group_in};
+use super::paths::{ADDRESSES, ApiPath, DEPLOYMENTS, DISK_TYPE, INTERFACES, PARTS, group_in};
 use super::row::Row;
 use super::site::{Site, provisioning_state};
 use super::tags::{self, FoundTags};
 use crate::CloudError;
+use crate::leftovers::Leftover;
 use crate::vendor::VendorError;
 
 /// Azure refuses to delete a part in these words while something uses it.
@@ -53,7 +54,8 @@ pub(super) async fn end(site: &Site, worker: &Worker) -> Result<(), CloudError> 
     };
     end_deployment(site, &row, &names).await?;
     let parts = find_parts(site, group, &names).await?;
-    Ok(remove_parts(site, &parts).await?)
+    remove_parts(site, &parts).await?;
+    Ok(())
 }
 
 /// Cancels a deployment that runs, and removes the record of an ended one.
@@ -142,8 +144,12 @@ fn is_same(one: &Value, other: &Value) -> bool {
     one.eq_ignore_ascii_case(other)
 }
 
-/// Begins to delete the parts that nothing uses any more.
-pub(super) async fn remove_parts(site: &Site, parts: &[Value]) -> Result<(), VendorError> {
+/// Begins to delete the parts that nothing uses any more, and returns them.
+pub(super) async fn remove_parts(
+    site: &Site,
+    parts: &[Value],
+) -> Result<Vec<Leftover>, VendorError> {
+    let mut removed = Vec::new();
     for (kind, version) in PARTS {
         let of_kind = parts.iter().filter(|part| {
             let own = part["type"].as_str().unwrap_or_default();
@@ -157,22 +163,43 @@ pub(super) async fn remove_parts(site: &Site, parts: &[Value]) -> Result<(), Ven
                 path: path.to_owned(),
                 version,
             };
-            without_use(site.arm.delete(&path).await)?;
+            let deleted = site.arm.delete(&path).await;
+            if !matches!(&deleted, Err(error) if is_in_use(error)) {
+                deleted?;
+                removed.push(leftover(part));
+            }
         }
     }
-    Ok(())
+    Ok(removed)
+}
+
+/// A part whose removal has begun.
+fn leftover(part: &Value) -> Leftover {
+    let own = part["type"].as_str().unwrap_or_default();
+    let names = [
+        (INTERFACES, "interface"),
+        (ADDRESSES, "address"),
+        (DISK_TYPE, "disk"),
+        (DEPLOYMENTS, "deployment"),
+    ];
+    let known = names
+        .iter()
+        .find(|(kind, _)| kind.eq_ignore_ascii_case(own));
+    Leftover {
+        kind: known.map_or("network", |(_, name)| name),
+        name: part["name"].as_str().unwrap_or_default().to_owned(),
+    }
 }
 
 /// A part that is in use now is deleted later.
 fn without_use(result: Result<(), VendorError>) -> Result<(), VendorError> {
     match result {
-        Err(error)
-            if error
-                .answer()
-                .is_some_and(|it| IN_USE.contains(&it.code.as_str())) =>
-        {
-            Ok(())
-        }
+        Err(error) if is_in_use(&error) => Ok(()),
         result => result,
     }
+}
+
+fn is_in_use(error: &VendorError) -> bool {
+    let answer = error.answer();
+    answer.is_some_and(|it| IN_USE.contains(&it.code.as_str()))
 }

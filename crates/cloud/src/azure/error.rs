@@ -43,6 +43,7 @@ pub(super) const CAUSES: CauseTable = &[
     ("RequestDisallowedByPolicy", Some(Cause::Configuration)),
     // Nothing was made, and the same call may work later.
     ("AnotherOperationInProgress", Some(Cause::Unavailable)),
+    ("InUseSubnetCannotBeDeleted", Some(Cause::Unavailable)),
     ("ReferencedResourceNotProvisioned", Some(Cause::Unavailable)),
     ("RetryableError", Some(Cause::Unavailable)),
     (

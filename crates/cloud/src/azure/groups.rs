@@ -1,6 +1,6 @@
 //! Resource groups that launch configs name: made when they are missing, once in each process.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::{Mutex as StdMutex, PoisonError};
 
@@ -47,6 +47,12 @@ impl ResourceGroups {
         let known = self.0.lock();
         let mut known = known.unwrap_or_else(PoisonError::into_inner);
         known.remove(&group.to_ascii_lowercase());
+    }
+
+    /// The names of all that launches of this process have named.
+    pub(super) fn known(&self) -> BTreeSet<String> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.keys().cloned().collect()
     }
 
     #[cfg(test)]

@@ -1,9 +1,10 @@
-//! The certificate authorities behind attested documents: known roots, and intermediates that are
-//! downloaded when a document names them.
+//! The certificate authorities behind attested documents: known roots and intermediates, and
+//! intermediates that are downloaded when a document names them.
 //!
-//! Microsoft changes the intermediates every few months. A document contains only the certificate
-//! of its signer, which names the address of its issuer's certificate. Such an address comes from a
-//! document that is not verified yet, so only Microsoft's and its issuers' servers are asked.
+//! A document contains only the certificate of its signer. The usual intermediates are built in.
+//! Microsoft adds others, so a certificate names the address of its issuer's. Such an address comes
+//! from a document that is not verified yet, so only Microsoft's and its issuers' servers are
+//! asked.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -13,6 +14,7 @@ use api_client::{read_body, with_causes};
 use async_trait::async_trait;
 use domain::time::Timestamp;
 use reqwest::{Client, Url};
+use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, SignatureVerificationAlgorithm, TrustAnchor, UnixTime};
 use webpki::aws_lc_rs::{
     RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_2048_8192_SHA384, RSA_PKCS1_2048_8192_SHA512,
@@ -46,6 +48,11 @@ const HOSTS: [(&str, &str); 5] = [
     ("www.microsoft.com", "/pkiops/certs/"),
 ];
 
+/// The intermediates that sign for the metadata service, as Microsoft publishes them.
+const INTERMEDIATES: &[u8] = include_bytes!("intermediates.pem");
+/// The root of the newer ones, which Mozilla's list does not have.
+const ROOT_G2: &[u8] = include_bytes!("root_g2.pem");
+
 const ALGORITHMS: [&dyn SignatureVerificationAlgorithm; 3] = [
     RSA_PKCS1_2048_8192_SHA256,
     RSA_PKCS1_2048_8192_SHA384,
@@ -62,7 +69,7 @@ pub(super) trait CertificateSource: Send + Sync {
 /// The issuers that signers are compared with.
 pub(super) struct Issuers {
     roots: Vec<TrustAnchor<'static>>,
-    /// Downloaded ones that belong to a root.
+    /// Built-in ones, and downloaded ones that belong to a root.
     intermediates: Mutex<BTreeSet<Vec<u8>>>,
     source: Box<dyn CertificateSource>,
 }
@@ -77,14 +84,19 @@ pub(super) enum IssuerError {
 }
 
 impl Issuers {
-    /// Trusts the roots of Mozilla's list, which has those of Microsoft, and these ones.
+    /// Trusts the roots of Mozilla's list, Microsoft's newer one, and these.
     pub(super) fn new(further_roots: &[CertificateDer<'static>]) -> Self {
         let built_in = webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter();
-        let roots = built_in.chain(further_roots);
-        Self::with(
+        let newer = certificates(ROOT_G2);
+        let roots = built_in.chain(&newer).chain(further_roots);
+        let issuers = Self::with(
             roots.filter_map(|root| anchor_of(root)).collect(),
             Box::new(Downloader::default()),
-        )
+        );
+        for intermediate in certificates(INTERMEDIATES) {
+            issuers.keep(&intermediate);
+        }
+        issuers
     }
 
     pub(super) fn with(
@@ -189,6 +201,11 @@ impl Issuers {
     }
 }
 
+/// The certificates of a built-in file.
+fn certificates(pem: &'static [u8]) -> Vec<CertificateDer<'static>> {
+    CertificateDer::pem_slice_iter(pem).flatten().collect()
+}
+
 /// A root; `None`: it is malformed, or of no kind that can sign.
 pub(super) fn anchor_of(certificate: &CertificateDer<'_>) -> Option<TrustAnchor<'static>> {
     let anchor = anchor_from_trusted_cert(certificate).ok()?;
@@ -264,5 +281,47 @@ impl CertificateSource for Downloader {
         }
         let body = read_body(answer, MAX_CERTIFICATE_BYTES).await;
         Ok(body.map_err(|error| with_causes(&error))?.to_vec())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use aws_lc_rs::signature::{RSA_PKCS1_2048_8192_SHA384, UnparsedPublicKey};
+    use x509_cert::der::{Decode as _, Encode as _};
+
+    use super::*;
+    use crate::hex;
+
+    fn parsed(der: &CertificateDer<'_>) -> Certificate {
+        Certificate::from_der(der).unwrap()
+    }
+
+    #[test]
+    fn built_in_certificates_are_those_that_microsoft_publishes() {
+        let [root] = certificates(ROOT_G2).try_into().unwrap();
+        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &root);
+        let published = "6a170583db584151e1c454eeca2a64cc5d8e484a5bd1156e720b4458654ee9e5";
+        assert_eq!(hex(digest.as_ref()), published);
+        assert!(anchor_of(&root).is_some());
+        // Each of the others is signed by it, or by a root of Mozilla's list.
+        let known = webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter();
+        let roots: Vec<Certificate> = known.map(parsed).chain([parsed(&root)]).collect();
+        let intermediates = certificates(INTERMEDIATES);
+        assert_eq!(intermediates.len(), 6);
+        for intermediate in &intermediates {
+            let own = parsed(intermediate);
+            let (issuer, content) = (&own.tbs_certificate.issuer, &own.tbs_certificate);
+            let mut issuers = roots.iter().map(|root| &root.tbs_certificate);
+            let issuer = issuers.find(|root| root.subject == *issuer).unwrap();
+            let key = issuer
+                .subject_public_key_info
+                .subject_public_key
+                .raw_bytes();
+            let key = UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA384, key);
+            let signature = own.signature.raw_bytes();
+            let verified = key.verify(&content.to_der().unwrap(), signature);
+            assert!(verified.is_ok(), "{}", content.subject);
+        }
+        assert_eq!(Issuers::new(&[]).n_kept(), intermediates.len());
     }
 }

@@ -5,6 +5,7 @@ use domain::launch_config::LaunchConfig;
 use serde_json::{Map, Value};
 
 use super::config::{is_name, normalized_location};
+use super::networks::OF_POOL;
 
 /// A view of a launch config.
 #[derive(Clone, Copy)]
@@ -134,10 +135,11 @@ pub(super) fn problems(
         );
     }
     let subnet = launch.get("subnetId").and_then(Value::as_str);
-    if subnet.is_some_and(|id| !id.starts_with("/subscriptions/")) {
+    if subnet.is_some_and(|id| id != OF_POOL && !id.starts_with("/subscriptions/")) {
         add(
             "/subnetId",
-            "must be the id of a subnet, like /subscriptions/…/subnets/NAME".to_owned(),
+            "must be \"pool\", or the id of a subnet, like /subscriptions/…/subnets/NAME"
+                .to_owned(),
         );
     }
     problems

@@ -3,110 +3,76 @@
 use std::collections::BTreeMap;
 
 use domain::id::WorkerKey;
-use domain::time::{MINUTE_MS, Timestamp};
 use domain::worker::{Worker, WorkerState};
-use futures_util::stream::{self, StreamExt as _};
 use serde_json::Value;
 
 use super::ending::{end, end_deployment, find_parts, is_deploying, remove_parts};
-use super::error::AzureError;
+use super::error::{AZURE, AzureError};
 use super::names::MachineNames;
-use super::paths::{ADDRESSES, DISK_TYPE, INTERFACES, MACHINES, group_in};
+use super::paths::{MACHINES, group_in};
 use super::row::Row;
 use super::site::{Site, provisioning_state};
 use super::status::{InstanceView, ended};
 use super::tags::FoundTags;
+use crate::several_calls::{run_together, successes};
 use crate::vendor::VendorError;
-use crate::{CloudError, LaunchedMachine, OwnedMachine, OwnedPage, Sighting};
+use crate::{CloudError, LaunchedMachine, MachineEnd, OwnedMachine, OwnedPage, Sighting};
 
-/// Calls that run at the same time at most.
-pub(super) const MAX_CALLS_AT_ONCE: usize = 8;
 /// More machines than this are looked at by one list instead of a call for each.
 pub(super) const MAX_SINGLE_LOOKS: usize = 3;
-/// A part without its machine is listed only after this time: until then, a launch may be making
-/// the machine.
-const PART_GRACE_MS: i64 = 10 * MINUTE_MS;
 /// Operations of a failed deployment whose messages are reported at most.
 const MAX_REASONS: usize = 10;
 
-/// The kinds of resources in a list, one list after the other.
-const LISTED: [&str; 4] = [MACHINES, INTERFACES, ADDRESSES, DISK_TYPE];
-
-/// A page of the machines in a location, and of parts that may have no machine any more.
-///
-/// `after` is the number of the list and the address of its next page.
+/// A page of our machines in a location. `after` is the address of the page.
 pub(super) async fn owned_page(
     site: &Site,
     location: &str,
     after: Option<&str>,
-    now: Timestamp,
 ) -> Result<OwnedPage, CloudError> {
-    let (list, url) = match after.and_then(|after| after.split_once(' ')) {
-        Some((list, url)) => (list.parse().unwrap_or(0), url),
-        None => (0, ""),
-    };
-    let Some(kind) = LISTED.get(list) else {
-        return Ok(OwnedPage::default());
-    };
-    let filter = format!("location eq '{location}' and resourceType eq '{kind}'");
-    let query = [
-        ("$filter", filter),
-        ("$expand", "createdTime,provisioningState".to_owned()),
-    ];
-    let url = Some(url).filter(|url| !url.is_empty());
-    let list_of_all = site.arm.paths.all_resources();
-    let (resources, next) = site.arm.page(&list_of_all, &query, url).await?;
-    let next = match next {
-        Some(url) => Some(format!("{list} {url}")),
-        None => (list + 1 < LISTED.len()).then(|| format!("{} ", list + 1)),
-    };
-    let machines = resources
-        .iter()
-        .filter(|resource| site.owns(resource) && is_listed(resource, kind, now))
-        .filter_map(|resource| owned_machine(resource, location))
-        .collect();
-    Ok(OwnedPage { machines, next })
+    page(site, location, after, |vm| site.owns(vm)).await
 }
 
-fn is_listed(resource: &Value, kind: &str, now: Timestamp) -> bool {
-    if kind == MACHINES {
-        return true;
-    }
-    let made = resource["createdTime"].as_str();
-    let made: Option<Timestamp> = made.and_then(read_time);
-    made.is_none_or(|at| now.millis_since(at) > PART_GRACE_MS)
+/// A page of the machines there that a Taskcluster's worker manager made.
+pub(super) async fn inherited_page(
+    site: &Site,
+    location: &str,
+    after: Option<&str>,
+) -> Result<OwnedPage, CloudError> {
+    let are_theirs = |vm: &Value| FoundTags::of(vm).are_of_taskcluster(&site.id);
+    page(site, location, after, are_theirs).await
 }
 
-/// Azure writes more digits than we do.
-fn read_time(text: &str) -> Option<Timestamp> {
-    let (seconds, _) = text
-        .trim_end_matches('Z')
-        .split_once('.')
-        .unwrap_or((text, ""));
-    format!("{}.000Z", seconds.trim_end_matches('Z'))
-        .parse()
-        .ok()
+/// A page of the machines in a location that `is_wanted` chooses by their tags.
+async fn page(
+    site: &Site,
+    location: &str,
+    after: Option<&str>,
+    is_wanted: impl Fn(&Value) -> bool,
+) -> Result<OwnedPage, CloudError> {
+    let filter = format!("location eq '{location}' and resourceType eq '{MACHINES}'");
+    let expand = ("$expand", "provisioningState".to_owned());
+    let list = site.arm.paths.all_resources();
+    let query = [("$filter", filter), expand];
+    let (resources, next) = site.arm.page(&list, &query, after).await?;
+    let wanted = resources.iter().filter(|vm| is_wanted(vm));
+    Ok(OwnedPage {
+        machines: wanted
+            .filter_map(|vm| owned_machine(vm, location))
+            .collect(),
+        next,
+    })
 }
 
-/// The machine that a resource is, or that it belongs to.
-pub(super) fn owned_machine(resource: &Value, location: &str) -> Option<OwnedMachine> {
-    let tags = FoundTags::of(resource);
-    let row = Row::new(group_in(resource["id"].as_str()?)?.to_owned());
-    let is_machine = resource["type"]
-        .as_str()
-        .is_some_and(|kind| kind.eq_ignore_ascii_case(MACHINES));
-    let id = if is_machine {
-        resource["name"].as_str()?
-    } else {
-        tags.machine()?
-    };
-    let is_deleted = is_machine && provisioning_state(resource) == "Deleting";
+fn owned_machine(vm: &Value, location: &str) -> Option<OwnedMachine> {
+    let tags = FoundTags::of(vm);
+    let row = Row::new(group_in(vm["id"].as_str()?)?.to_owned());
+    let is_deleted = provisioning_state(vm) == "Deleting";
     Some(OwnedMachine {
         token: tags.token(),
         pool_id: tags.pool_id(),
         machine: LaunchedMachine {
             group: location.parse().ok()?,
-            id: id.parse().ok()?,
+            id: vm["name"].as_str()?.parse().ok()?,
             made: None,
             provider_data: row.to_value(),
         },
@@ -129,25 +95,7 @@ pub(super) async fn look(
         let view = listed.remove(&key_of(&row.resource_group, worker.key.id.as_str()));
         looks.push(look_at(site, worker, row, view));
     }
-    let results = stream::iter(looks).buffer_unordered(MAX_CALLS_AT_ONCE);
-    let results: Vec<_> = results.collect().await;
-    // A machine that cannot be seen must not hide the others.
-    let (mut seen, mut failed) = (Vec::new(), None);
-    for result in results {
-        match result {
-            Ok(sighting) => seen.push(sighting),
-            Err(error) => failed = Some(error),
-        }
-    }
-    match failed {
-        Some(error) if seen.is_empty() => Err(error.into()),
-        Some(error) => {
-            tracing::warn!(provider.id = %site.id, error = %error,
-                "cannot look at some machines of {}: {error}", site.id);
-            Ok(seen)
-        }
-        None => Ok(seen),
-    }
+    successes(&site.id, run_together(looks).await)
 }
 
 /// The states of all machines, by group and name.
@@ -239,7 +187,7 @@ async fn look_at_remains(site: &Site, worker: &Worker, row: &Row) -> Result<Sigh
     let parts = find_parts(site, &row.resource_group, &names).await?;
     if let (Some(why), WorkerState::Requested) = (failure, worker.state) {
         end_remains(site, worker).await;
-        return Ok(ended(why));
+        return Ok(Sighting::Ended(why));
     }
     if has_record || !parts.is_empty() {
         end_deployment(site, row, &names).await?;
@@ -260,32 +208,32 @@ async fn deployment_failure(
     row: &Row,
     names: &MachineNames,
     deployment: &Value,
-) -> String {
+) -> MachineEnd {
     let mut path = site
         .arm
         .paths
         .deployment(&row.resource_group, &names.deployment());
     path.path.push_str("/operations");
     let operations = site.arm.list(&path, &[]).await.unwrap_or_default();
-    failure_text(deployment, &operations)
+    failed_deployment(deployment, &operations)
 }
 
-fn failure_text(deployment: &Value, operations: &[Value]) -> String {
+fn failed_deployment(deployment: &Value, operations: &[Value]) -> MachineEnd {
     let failed = operations
         .iter()
         .map(|operation| &operation["properties"])
         .filter(|operation| operation["provisioningState"] == "Failed")
         .map(|operation| AzureError::read(&operation["statusMessage"]));
-    let mut reasons: Vec<String> = failed
-        .map(|error| error.text(""))
-        .take(MAX_REASONS)
-        .collect();
-    if reasons.is_empty() {
-        let error = AzureError::read(&deployment["properties"]["error"]);
-        reasons.push(error.text(""));
+    let mut errors: Vec<AzureError> = failed.take(MAX_REASONS).collect();
+    if errors.is_empty() {
+        errors.push(AzureError::read(&deployment["properties"]["error"]));
     }
+    let codes = errors.iter().filter_map(AzureError::deciding_code);
+    let cause = codes.filter_map(|code| AZURE.known_cause(&code)).next();
+    let reasons: Vec<String> = errors.iter().map(|error| error.text("")).collect();
     let state = provisioning_state(deployment).to_lowercase();
-    format!("its deployment {state}: {}", reasons.join("; "))
+    let why = format!("its deployment {state}: {}", reasons.join("; "));
+    MachineEnd::not_made(why, cause)
 }
 
 /// The id that Azure gave to the machine; `None`: there is no machine of ours.
@@ -343,19 +291,10 @@ mod tests {
         };
         for count in sizes_around("cloud::azure::looking::MAX_REASONS", MAX_REASONS) {
             let operations: Vec<_> = (0..count).map(failed).collect();
-            let text = failure_text(&deployment, &operations);
+            let text = failed_deployment(&deployment, &operations).why.unwrap();
             let n_told = text.matches("Conflict").count();
             assert_eq!(n_told, count.min(MAX_REASONS), "{text}");
             assert_eq!(text.contains("Outer: m"), count == 0);
         }
-    }
-
-    #[test]
-    fn a_time_with_many_digits_is_read() {
-        let read = |text| read_time(text).map(|at| at.to_string());
-        let expected = Some("2026-09-21T00:00:00.000Z".to_owned());
-        assert_eq!(read("2026-09-21T00:00:00.1234567Z"), expected);
-        assert_eq!(read("2026-09-21T00:00:00Z"), expected);
-        assert_eq!(read("yesterday"), None);
     }
 }

@@ -14,6 +14,7 @@ use super::ending::remove_parts;
 use super::groups::ResourceGroups;
 use super::launch_config::AzureLaunch;
 use super::names::MachineNames;
+use super::networks::{self, OF_POOL};
 use super::paths::{ADDRESSES, INTERFACES, NETWORK};
 use super::row::Row;
 use super::site::Site;
@@ -38,6 +39,11 @@ pub(super) async fn make_machines(
     if launch.resource_group().is_some() {
         groups.ensure(site, group, &location).await?;
     }
+    let own = launch.get("subnetId").and_then(Value::as_str);
+    let subnet = match own {
+        Some(OF_POOL) => Some(networks::subnet(site, order, &location).await?),
+        own => own.map(str::to_owned),
+    };
     let data = custom_data(
         order.pool.id.as_str(),
         &location,
@@ -59,6 +65,7 @@ pub(super) async fn make_machines(
         orders.push(MachineOrder {
             launch,
             location: &location,
+            subnet: subnet.as_deref(),
             tags: tags.merge_into(launch.get("tags"), &names.vm()),
             names,
             custom_data: &data,

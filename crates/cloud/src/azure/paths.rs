@@ -26,15 +26,18 @@ pub(super) const RESOURCES: &str = "2021-04-01";
 pub(super) const MACHINES: &str = "Microsoft.Compute/virtualMachines";
 pub(super) const INTERFACES: &str = "Microsoft.Network/networkInterfaces";
 pub(super) const ADDRESSES: &str = "Microsoft.Network/publicIPAddresses";
+pub(super) const DEPLOYMENTS: &str = "Microsoft.Resources/deployments";
+pub(super) const NETWORKS: &str = "Microsoft.Network/virtualNetworks";
 pub(super) const DISK_TYPE: &str = "Microsoft.Compute/disks";
 
 /// Parts of a machine, in the order in which they can be deleted. Templates make the others.
-pub(super) const PARTS: [(&str, &str); 5] = [
+pub(super) const PARTS: [(&str, &str); 6] = [
+    (DEPLOYMENTS, RESOURCES),
     (INTERFACES, NETWORK),
     (ADDRESSES, NETWORK),
     (DISK_TYPE, DISKS),
     ("Microsoft.Network/networkSecurityGroups", NETWORK),
-    ("Microsoft.Network/virtualNetworks", NETWORK),
+    (NETWORKS, NETWORK),
 ];
 
 /// The addresses of one subscription.
@@ -79,7 +82,13 @@ impl Paths {
     }
 
     pub(super) fn deployment(&self, group: &str, name: &str) -> ApiPath {
-        self.resource(group, "Microsoft.Resources/deployments", name, RESOURCES)
+        self.resource(group, DEPLOYMENTS, name, RESOURCES)
+    }
+
+    /// The list of the records of all deployments of a group.
+    pub(super) fn deployments(&self, group: &str) -> ApiPath {
+        let rest = format!("/resourceGroups/{group}/providers/{DEPLOYMENTS}");
+        self.path(rest, RESOURCES)
     }
 
     /// The list of the states of all machines.

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::error::AZURE;
 use crate::{MachineEnd, Sighting};
 
 const POWER: &str = "PowerState/";
@@ -74,7 +75,8 @@ impl InstanceView {
             Some(code) if !has_registered => {
                 let message = self.message.as_deref();
                 let message = message.map_or_else(String::new, |text| format!(": {text}"));
-                ended(format!("its start failed with {code}{message}"))
+                let why = format!("its start failed with {code}{message}");
+                Sighting::Ended(MachineEnd::not_made(why, AZURE.known_cause(code)))
             }
             Some(_) | None => Sighting::Alive,
         }
@@ -87,6 +89,7 @@ pub(super) fn ended(why: String) -> Sighting {
 
 #[cfg(test)]
 mod tests {
+    use domain::launch::Cause;
     use serde_json::json;
 
     use super::*;
@@ -122,7 +125,10 @@ mod tests {
             ),
             (
                 vec!["ProvisioningState/failed/AllocationFailed"],
-                ended("its start failed with AllocationFailed: because".to_owned()),
+                Sighting::Ended(MachineEnd::not_made(
+                    "its start failed with AllocationFailed: because".to_owned(),
+                    Some(Cause::Capacity),
+                )),
             ),
             (
                 vec![

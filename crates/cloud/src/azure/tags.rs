@@ -1,7 +1,7 @@
 //! The tags on all that is made for a machine: Taskcluster's, and those by which it is found again.
 
 use domain::id::{LaunchToken, PoolId, ProviderId};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// The deployment that made it: our root URL.
 pub(super) const DEPLOYMENT: &str = "fleetwright-deployment";
@@ -13,6 +13,7 @@ pub(super) const MACHINE: &str = "fleetwright-machine";
 pub(super) const PROVIDER: &str = "provider-id";
 /// Taskcluster's name of the tag with the pool that it was made for.
 const POOL: &str = "worker-pool-id";
+const GROUP: &str = "worker-group";
 const LAUNCH_CONFIG: &str = "launch-config-id";
 
 /// The worker manager and the provider that made it, as Taskcluster writes them.
@@ -51,7 +52,7 @@ impl LaunchTags<'_> {
             (CREATED_BY, maker(self.provider_id)),
             (MANAGED_BY, TASKCLUSTER.to_owned()),
             (PROVIDER, self.provider_id.to_string()),
-            ("worker-group", self.group.to_owned()),
+            (GROUP, self.group.to_owned()),
             (POOL, self.pool_id.to_string()),
             ("root-url", self.root_url.to_owned()),
             ("owner", self.owner.to_owned()),
@@ -66,6 +67,19 @@ impl LaunchTags<'_> {
         }
         tags
     }
+}
+
+/// The tags of a network of a pool.
+pub(super) fn network_tags(root_url: &str, provider_id: &ProviderId, pool_id: &PoolId) -> Value {
+    json!({
+        DEPLOYMENT: root_url, PROVIDER: provider_id, POOL: pool_id,
+        MANAGED_BY: TASKCLUSTER, CREATED_BY: maker(provider_id),
+    })
+}
+
+/// The pool that a resource was made for.
+pub(super) fn pool_of(resource: &Value) -> Option<PoolId> {
+    FoundTags::of(resource).pool_id()
 }
 
 /// The tags of something that Azure describes.
@@ -101,6 +115,15 @@ impl<'a> FoundTags<'a> {
         self.get(POOL)?.parse().ok()
     }
 
+    /// The location that its machine is in.
+    pub(super) fn group(self) -> Option<&'a str> {
+        self.get(GROUP)
+    }
+
+    pub(super) fn has(self, key: &str) -> bool {
+        !self.0[key].is_null()
+    }
+
     pub(super) fn machine(self) -> Option<&'a str> {
         self.get(MACHINE)
     }
@@ -113,8 +136,6 @@ fn maker(provider_id: &ProviderId) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     const TOKEN: &str = "AAAAAAAAQgGAAAAAAAAAAA";

@@ -80,6 +80,7 @@ impl Machine {
             (Some((ends, why)), _) if ends <= at => Sighting::Ended(MachineEnd {
                 why: Some(why.to_owned()),
                 at: Some(ends),
+                cause: None,
             }),
             (_, Some(asked)) if asked <= at => Sighting::Ending,
             _ => Sighting::Alive,

@@ -8,7 +8,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::error::GOOGLE;
-use super::responses::{AggregatedInstances, Instance, List, Operation, ServiceAccount, Zone};
+use super::responses::{
+    AggregatedInstances, Disk, Instance, List, Operation, ServiceAccount, Zone,
+};
 use crate::vendor::{Ask, AskOperation, Content, Page, Progress, Rest, VendorError, all_pages};
 
 /// Google's limit for a page.
@@ -60,8 +62,12 @@ impl Compute {
 
     /// Deletes a machine. Succeeds if it does not exist.
     pub(super) async fn delete_instance(&self, zone: &str, id: &str) -> Result<(), VendorError> {
-        let path = self.path(&["zones", zone, "instances", id]);
-        let deleted: Option<Operation> = self.optional(Ask::delete(&path)).await?;
+        self.delete(&self.path(&["zones", zone, "instances", id]))
+            .await
+    }
+
+    async fn delete(&self, path: &[&str]) -> Result<(), VendorError> {
+        let deleted: Option<Operation> = self.optional(Ask::delete(path)).await?;
         match deleted.as_ref().and_then(Operation::failure) {
             Some((code, message)) => Err(VendorError::answered(&GOOGLE, 200, code, message, None)),
             None => Ok(()),
@@ -90,6 +96,27 @@ impl Compute {
             Ok(page)
         })
         .await
+    }
+
+    /// The disks of a zone that this filter chooses.
+    pub(super) async fn disks(&self, zone: &str, filter: &str) -> Result<Vec<Disk>, VendorError> {
+        const FIELDS: &str = "name,labels,users,creationTimestamp,lastDetachTimestamp";
+        all_pages(&GOOGLE, MAX_PAGES, |after| async move {
+            let ask = Ask::get(&self.path(&["zones", zone, "disks"]))
+                .with_query("filter", filter)
+                .with_query("maxResults", PAGE)
+                .with_query("fields", format!("items({FIELDS}),nextPageToken"));
+            let list: List<Disk> = self.rest.json(with_page(ask, after)).await?;
+            let page: Page<Disk> = (list.items, list.next_page_token);
+            Ok(page)
+        })
+        .await
+    }
+
+    /// Begins to delete a disk. Succeeds if it does not exist.
+    pub(super) async fn delete_disk(&self, zone: &str, name: &str) -> Result<(), VendorError> {
+        self.delete(&self.path(&["zones", zone, "disks", name]))
+            .await
     }
 
     /// Whether Google has taken this machine away. The operations of the last days are known.

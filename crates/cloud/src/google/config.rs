@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use access::Secret;
-use domain::plan::check_price;
 use serde::Deserialize;
 
 use super::credentials::Source;
+use crate::price_table::{BadPrice, check_prices};
 use crate::vendor::is_endpoint;
 
 /// Where a metadata server is, on machines of Google. No other address without encryption is
@@ -83,12 +83,8 @@ pub enum BadGoogleConfig {
         "{key} must start with https://, or http:// for a server on this machine; it is {value:?}"
     )]
     Endpoint { key: &'static str, value: String },
-    #[error("{key}.{kind:?} is {why}")]
-    Price {
-        key: &'static str,
-        kind: String,
-        why: String,
-    },
+    #[error(transparent)]
+    Price(#[from] BadPrice),
 }
 
 impl TryFrom<GoogleSection> for GoogleConfig {
@@ -187,17 +183,6 @@ fn check_account(account: &str) -> Result<(), BadGoogleConfig> {
     } else {
         Err(BadGoogleConfig::WorkerAccount(account.to_owned()))
     }
-}
-
-fn check_prices(key: &'static str, prices: &BTreeMap<String, f64>) -> Result<(), BadGoogleConfig> {
-    for (kind, price) in prices {
-        check_price(*price).map_err(|why| BadGoogleConfig::Price {
-            key,
-            kind: kind.clone(),
-            why: why.to_string(),
-        })?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -6,10 +6,9 @@ use async_trait::async_trait;
 use domain::id::{LaunchToken, WorkerGroup, WorkerKey};
 use domain::launch::Cause;
 use domain::launch_config::LaunchConfig;
-use domain::plan::{BidRequest, Bids};
+use domain::plan::{Bid, BidRequest, Bids};
 use domain::time::Timestamp;
 use domain::worker::Worker;
-use futures_util::stream::{self, StreamExt as _};
 
 use super::GoogleProvider;
 use super::error::GOOGLE;
@@ -19,14 +18,14 @@ use super::listing::Listing;
 use super::machine_types;
 use super::responses::{Instance, Operation};
 use super::row::{OperationName, Row, last_part, region_of};
+use crate::price_file::Market;
+use crate::several_calls::{run_together, successes};
 use crate::vendor::{Progress, VendorError};
 use crate::{
-    CloudError, LaunchError, LaunchOrder, LaunchedMachine, MachineEnd, Machines, OwnedMachine,
-    OwnedPage, Region, Sighting,
+    CloudError, LaunchError, LaunchOrder, LaunchedMachine, Leftover, MachineEnd, Machines,
+    OwnedMachine, OwnedPage, Region, Sighting,
 };
 
-/// Calls that run at the same time at most.
-const MAX_CALLS_AT_ONCE: usize = 8;
 /// Workers that one look takes, each by one call or two.
 pub(super) const LOOK_BATCH: usize = 50;
 
@@ -44,21 +43,19 @@ impl Machines for GoogleProvider {
         if types.is_empty() {
             let kind = machine_types::only(config);
             let kind = kind.ok_or("the launch config has no machineType")?;
-            return Ok(vec![self.prices.bid(zone, kind, spot)]);
+            return Ok(vec![self.bid(zone, kind, spot)]);
         }
         let bids = types.iter();
-        let bids = bids.map(|kind| kind.complete(self.prices.bid(zone, kind.name, spot)));
+        let bids = bids.map(|kind| kind.complete(self.bid(zone, kind.name, spot)));
         Ok(bids.collect())
     }
 
     async fn reread_files(&self) {
-        if let Some(file) = self.prices.file() {
-            file.reread(&self.id).await;
-        }
+        self.prices.reread(&self.id).await;
     }
 
     fn warning(&self) -> Option<String> {
-        self.prices.file().and_then(|file| file.error())
+        self.prices.error()
     }
 
     async fn refresh(&self) -> Result<(), CloudError> {
@@ -89,7 +86,7 @@ impl Machines for GoogleProvider {
         for call in calls {
             inserts.push(self.insert(call, order));
         }
-        let results = run_concurrently(inserts).await;
+        let results = run_together(inserts).await;
         self.listing.forget().await;
         let (mut made, mut worst) = (Vec::new(), None);
         for result in results {
@@ -113,27 +110,17 @@ impl Machines for GoogleProvider {
         for worker in workers {
             looks.push(self.look_at(worker));
         }
-        let (mut seen, mut missing, mut failed) = (Vec::new(), Vec::new(), None);
-        for (worker, result) in workers.iter().zip(run_concurrently(looks).await) {
+        let (mut results, mut missing) = (Vec::new(), Vec::new());
+        for (worker, result) in workers.iter().zip(run_together(looks).await) {
             match result {
                 Ok(Some(Sighting::NotFound)) => missing.push(worker),
-                Ok(Some(sighting)) => seen.push((worker.key.clone(), sighting)),
+                Ok(Some(sighting)) => results.push(Ok((worker.key.clone(), sighting))),
                 Ok(None) => {}
-                Err(error) => failed = Some(error),
+                Err(error) => results.push(Err(error)),
             }
         }
-        match self.explain_missing(&missing).await {
-            Ok(explained) => seen.extend(explained),
-            Err(error) => failed = Some(error),
-        }
-        match failed {
-            Some(error) if seen.is_empty() => Err(error.into()),
-            Some(error) => {
-                tracing::warn!(provider.id = %self.id, "cannot look at some machines: {error}");
-                Ok(seen)
-            }
-            None => Ok(seen),
-        }
+        results.extend(self.explain_missing(&missing).await);
+        successes(&self.id, results)
     }
 
     fn look_batch(&self) -> usize {
@@ -160,6 +147,10 @@ impl Machines for GoogleProvider {
         let filter = labels::filter(&self.root_url, &self.id);
         let launch_of = |labels: &Labels| labels::launch_of(labels, &self.root_url, &self.id);
         self.page(&self.listing, &filter, region, launch_of).await
+    }
+
+    async fn remove_leftovers(&self, region: &Region) -> Result<Vec<Leftover>, CloudError> {
+        self.remove_disks(region).await
     }
 
     async fn inherited_page(
@@ -195,6 +186,16 @@ impl Machines for GoogleProvider {
 }
 
 impl GoogleProvider {
+    /// The bid for one machine of this type: its price, if it is known, and its place.
+    fn bid(&self, zone: &str, kind: &str, is_spot: bool) -> Bid {
+        let market = Market::of(is_spot);
+        let price = self.prices.price(region_of(zone), Some(zone), kind, market);
+        Bid {
+            price,
+            ..Bid::plain(format!("{zone} {kind} {}", market.as_str()))
+        }
+    }
+
     async fn insert(
         &self,
         call: InsertCall,
@@ -275,7 +276,7 @@ impl GoogleProvider {
     async fn explain_missing(
         &self,
         workers: &[&Worker],
-    ) -> Result<Vec<(WorkerKey, Sighting)>, VendorError> {
+    ) -> Vec<Result<(WorkerKey, Sighting), VendorError>> {
         let rows: BTreeMap<&WorkerKey, Option<Row>> = workers
             .iter()
             .map(|worker| (&worker.key, Row::read(&worker.provider_data)))
@@ -284,7 +285,7 @@ impl GoogleProvider {
         let names: Vec<String> = names.collect();
         let now = self.clock.now();
         let mut progress = self.operations.follow(&self.compute, &names, now).await;
-        let (mut explained, mut failed) = (Vec::new(), None);
+        let mut explained = Vec::new();
         for (key, row) in rows {
             let operation = row.as_ref().and_then(operation_of);
             let progress = operation.and_then(|name| progress.remove(&name));
@@ -292,10 +293,11 @@ impl GoogleProvider {
                 // Nothing is known about the machine.
                 Some(Ok(Progress::Running)) => continue,
                 Some(Ok(Progress::Failed { code, message })) => {
-                    ended(&format!("{code}: {message}"))
+                    let (why, cause) = (format!("{code}: {message}"), GOOGLE.known_cause(&code));
+                    Sighting::Ended(MachineEnd::not_made(why, cause))
                 }
                 Some(Err(error)) => {
-                    failed = Some(error);
+                    explained.push(Err(error));
                     continue;
                 }
                 Some(Ok(Progress::Succeeded | Progress::Unknown)) | None => {
@@ -306,12 +308,9 @@ impl GoogleProvider {
                     }
                 }
             };
-            explained.push((key.clone(), sighting));
+            explained.push(Ok((key.clone(), sighting)));
         }
-        match failed {
-            Some(error) if explained.is_empty() => Err(error),
-            _ => Ok(explained),
-        }
+        explained
     }
 
     /// If Google cannot be asked, the reason stays unknown.
@@ -386,14 +385,6 @@ fn ended(why: &str) -> Sighting {
     Sighting::Ended(MachineEnd::because(Some(why.to_owned())))
 }
 
-/// Runs some of the calls at the same time. Returns all results in the order of the calls.
-async fn run_concurrently<F: Future>(calls: Vec<F>) -> Vec<F::Output> {
-    stream::iter(calls)
-        .buffered(MAX_CALLS_AT_ONCE)
-        .collect()
-        .await
-}
-
 fn not_served(zone: &str) -> String {
     format!("this provider does not use zone {zone}")
 }
@@ -417,9 +408,6 @@ fn sighting(instance: &Instance) -> Option<Sighting> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use ::testing::sizes_around;
     use serde_json::json;
 
     use super::*;
@@ -444,30 +432,6 @@ mod tests {
             let instance = json!({"id": "1", "name": "n", "zone": "z", "status": status});
             let instance: Instance = serde_json::from_value(instance).unwrap();
             assert_eq!(sighting(&instance), expected, "{status}");
-        }
-    }
-
-    #[tokio::test]
-    async fn a_few_calls_run_at_a_time() {
-        for size in sizes_around(
-            "cloud::google::machines::MAX_CALLS_AT_ONCE",
-            MAX_CALLS_AT_ONCE,
-        ) {
-            let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
-            let mut calls = Vec::new();
-            for number in 0..size {
-                let (now, most) = (&now, &most);
-                calls.push(async move {
-                    let n_now = now.fetch_add(1, Ordering::SeqCst) + 1;
-                    most.fetch_max(n_now, Ordering::SeqCst);
-                    tokio::task::yield_now().await;
-                    now.fetch_sub(1, Ordering::SeqCst);
-                    number
-                });
-            }
-            let results = run_concurrently(calls).await;
-            assert_eq!(results, (0..size).collect::<Vec<_>>());
-            assert_eq!(most.into_inner(), size.min(MAX_CALLS_AT_ONCE));
         }
     }
 }

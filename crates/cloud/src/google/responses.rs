@@ -88,6 +88,19 @@ pub(super) struct List<T> {
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Disk {
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) labels: BTreeMap<String, String>,
+    /// The addresses of the machines that use it.
+    #[serde(default)]
+    pub(super) users: Vec<String>,
+    pub(super) creation_timestamp: Option<String>,
+    pub(super) last_detach_timestamp: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
 pub(super) struct Zone {
     pub(super) name: String,
     /// An address.

@@ -6,4 +6,5 @@ mod credentials;
 mod fake;
 mod faults;
 mod inherited;
+mod leftovers;
 mod scripted;

@@ -69,7 +69,7 @@ async fn the_number_of_pages_of_a_list_has_a_limit() {
             n_pages,
             ..Counting::default()
         };
-        let listed = cloud.owned_in(&Region::Everything).await;
+        let listed = list_machines(&cloud, &Region::Everything, MachineMaker::Us).await;
         if n_pages <= MAX_OWNED_PAGES {
             let listed = listed.unwrap();
             let ids: Vec<_> = listed.iter().map(|it| it.machine.id.to_string()).collect();

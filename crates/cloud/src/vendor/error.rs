@@ -25,6 +25,12 @@ pub(crate) struct Vendor {
 }
 
 impl Vendor {
+    /// The cause that this code has by itself, without the status of a response.
+    pub(crate) fn known_cause(&self, code: &str) -> Option<Cause> {
+        let known = self.causes.iter().find(|(known, _)| *known == code);
+        known.and_then(|(_, cause)| *cause)
+    }
+
     /// Why a call with this error had no effect; `None`: it may have had one.
     pub(crate) fn cause_of(&self, status: u16, code: &str) -> Option<Cause> {
         if let Some((_, cause)) = self.causes.iter().find(|(known, _)| *known == code) {

@@ -3,18 +3,18 @@
 use std::time::Duration;
 
 use api_client::{read_body, with_causes};
-use reqwest::header::{HeaderMap, RETRY_AFTER};
+use domain::launch::Cause;
+use reqwest::header::HeaderMap;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::endpoint::is_below;
 use super::error::{Failure, Vendor, VendorError};
+use super::pause::{retry_after, scarcity};
 use super::request::{Address, Ask, Content};
 use super::tokens::Tokens;
+use crate::call_pause::ask_for_pause;
 use crate::signing::http::Http;
-
-/// Longest wait that a vendor may ask for.
-const MAX_RETRY_AFTER: Duration = Duration::from_secs(600);
 
 /// Calls one API of a vendor.
 pub(crate) struct Rest {
@@ -69,7 +69,7 @@ impl Rest {
             .map_err(|error| self.error(Failure::Lost(format!("{what}: unexpected JSON: {error}"))))
     }
 
-    /// Makes a call. A 401 makes the next call use another token.
+    /// Makes a call. A 401 makes the next call use another token. Headers may ask for a pause.
     pub(crate) async fn call(&self, ask: Ask) -> Result<Answer, VendorError> {
         let token = match &self.tokens {
             Some(tokens) => Some(tokens.get().await.map_err(|failure| self.error(failure))?),
@@ -99,6 +99,9 @@ impl Rest {
             }
         })?;
         let (status, headers) = (answer.status(), answer.headers().clone());
+        if let Some(pause) = scarcity(&headers) {
+            ask_for_pause(pause);
+        }
         let body = read_body(answer, ask.max_bytes)
             .await
             .map_err(|error| self.error(Failure::Lost(with_causes(&error))))?;
@@ -149,24 +152,17 @@ impl Rest {
                 (String::new(), message)
             });
         let wait = retry_after(headers);
-        VendorError::answered(self.vendor, status, &code, &message, wait)
+        let error = VendorError::answered(self.vendor, status, &code, &message, wait);
+        let is_throttled = error.cause() == Some(Cause::Throttled);
+        if let Some(wait) = wait.filter(|_| is_throttled || status == 503) {
+            ask_for_pause(wait);
+        }
+        error
     }
 
     fn error(&self, failure: Failure) -> VendorError {
         VendorError::new(self.vendor, failure)
     }
-}
-
-/// Only the form in seconds: no vendor sends a date.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let seconds = headers
-        .get(RETRY_AFTER)?
-        .to_str()
-        .ok()?
-        .trim()
-        .parse()
-        .ok()?;
-    Some(Duration::from_secs(seconds).min(MAX_RETRY_AFTER))
 }
 
 /// Some items of a list, and what to ask for next.
@@ -201,7 +197,6 @@ mod tests {
 
     use access::Secret;
     use async_trait::async_trait;
-    use domain::launch::Cause;
     use domain::time::{HOUR_MS, Timestamp};
     use reqwest::Method;
     use serde_json::json;
@@ -255,6 +250,40 @@ mod tests {
         assert_eq!(error.cause(), Some(Cause::Capacity));
         let text = "Error calling Test API: NO_STOCK: none left";
         assert_eq!(error.to_string(), text);
+    }
+
+    #[tokio::test]
+    async fn refusals_and_counts_of_calls_that_are_left_ask_for_a_pause() {
+        let body = |code: &str| json!({"code": code, "message": "why"});
+        for (status, code, name, value, expected) in [
+            (429, "X", "retry-after", "7", Some(7)),
+            (503, "X", "retry-after", "7", Some(7)),
+            (503, "", "retry-after", "7", Some(7)),
+            (429, "X", "x", "y", None),
+            (400, "X", "retry-after", "7", None),
+            (202, "", "retry-after", "7", None),
+            (
+                200,
+                "",
+                "x-ms-ratelimit-remaining-resource",
+                "A/Put3Min;0",
+                Some(18),
+            ),
+            (
+                200,
+                "",
+                "x-ms-ratelimit-remaining-resource",
+                "A/Put3Min;99",
+                None,
+            ),
+        ] {
+            let recorder = Recorder::start().await;
+            recorder.answer_with(status, &[(name, value)], body(code));
+            let rest = rest(&recorder);
+            let (_, pause) = crate::with_pause(rest.call(Ask::get(&["x"]))).await;
+            let expected = expected.map(Duration::from_secs);
+            assert_eq!(pause, expected, "{status} {name}: {value}");
+        }
     }
 
     #[tokio::test]

@@ -1,6 +1,6 @@
 //! News about an offering from the end of one of its workers.
 
-use super::{Attention, Judgement, MachineState};
+use super::{Attention, Judgement, MachineEnd, MachineState};
 use crate::lifecycle::DEFAULT_IDLE_HOLD_MS;
 use crate::market::{OfferingNews, Trouble};
 use crate::time::Timestamp;
@@ -33,7 +33,14 @@ pub fn end_news(
         Judgement::Keep { .. } | Judgement::EndAgain { .. } => return None,
     };
     match (worker.state, is_machine_lost) {
-        (WorkerState::Requested, true) => Some(failed(Trouble::Vanished)),
+        (WorkerState::Requested, true) => Some(match seen {
+            Some(MachineState::Ended(MachineEnd {
+                cause: Some(cause), ..
+            })) => OfferingNews::FailedLate {
+                trouble: Trouble::from(*cause),
+            },
+            Some(_) | None => failed(Trouble::Vanished),
+        }),
         // After a step of the clock, machines only seem to be late.
         (WorkerState::Requested, false) => {
             let is_known = attention.gap.is_none_or(|gap| gap <= worker.created);
@@ -69,7 +76,8 @@ mod tests {
 
     use super::*;
     use crate::Version;
-    use crate::judge::{MachineEnd, QueueFacts, judge};
+    use crate::judge::{QueueFacts, judge};
+    use crate::launch::Cause;
     use crate::time::{DAY_MS, HOUR_MS, MINUTE_MS};
     use crate::worker::{Advice, StoredWorker, Terms};
 
@@ -129,6 +137,7 @@ mod tests {
         let news = end_news(&worker, &judgement, seen.as_ref(), work, &attention)?;
         Some(match news {
             OfferingNews::Failed { trouble } => trouble.to_string(),
+            OfferingNews::FailedLate { trouble } => format!("late {trouble}"),
             OfferingNews::Interrupted => "interrupted".to_owned(),
             OfferingNews::Asked
             | OfferingNews::Accepted
@@ -152,6 +161,16 @@ mod tests {
             let found = news(worker(WorkerState::Requested), seen, Work::Idle(None));
             assert_eq!(found.as_deref(), Some("vanished"));
         }
+    }
+
+    #[test]
+    fn a_machine_that_could_not_be_made_has_failed_with_its_cause() {
+        let end = || MachineEnd::not_made("none left".to_owned(), Some(Cause::Quota));
+        let seen = || Some(MachineState::Ended(end()));
+        let found = news(worker(WorkerState::Requested), seen(), Work::Idle(None));
+        assert_eq!(found.as_deref(), Some("late quota"));
+        let found = news(worker(WorkerState::Running), seen(), Work::Busy);
+        assert_eq!(found.as_deref(), Some("interrupted"));
     }
 
     #[test]

@@ -76,6 +76,10 @@ pub enum OfferingNews {
     Failed {
         trouble: Trouble,
     },
+    /// The provider accepted a launch, and could not make the machine.
+    FailedLate {
+        trouble: Trouble,
+    },
     /// A machine registered, this long after its launch.
     #[serde(rename_all = "camelCase")]
     Registered {
@@ -118,6 +122,11 @@ impl OfferingMemory {
                 }
             }
             OfferingNews::Failed { trouble } => self.fail(trouble, now),
+            OfferingNews::FailedLate { trouble } => {
+                self.fail(trouble, now);
+                self.breaker.fails_late = true;
+                self.window = Some(1);
+            }
             OfferingNews::Registered { after_ms } => {
                 self.counts.registered += 1.0;
                 self.boot.add(after_ms.max(0) as f64, BOOT_STEP);
@@ -438,6 +447,23 @@ mod tests {
         memory.observe(OfferingNews::Survived, at(400));
         assert_eq!(memory.state(at(400)), BreakerState::Closed);
         assert_eq!(memory.window, Some(2));
+    }
+
+    #[test]
+    fn an_accepted_launch_proves_nothing_after_one_that_failed_later() {
+        let mut memory = new();
+        let late = OfferingNews::FailedLate {
+            trouble: Trouble::Quota,
+        };
+        memory.observe(late, at(0));
+        assert!(memory.lacks_quota() && !memory.is_usable(at(1)));
+        memory.observe(OfferingNews::Asked, at(100));
+        memory.observe(OfferingNews::Accepted, at(101));
+        let state = memory.state(at(102));
+        assert!(matches!(state, BreakerState::OnTrial { .. }), "{state:?}");
+        assert_eq!(memory.window, Some(1));
+        memory.observe(OfferingNews::Survived, at(400));
+        assert_eq!(memory.state(at(400)), BreakerState::Closed);
     }
 
     #[test]

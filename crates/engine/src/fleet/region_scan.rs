@@ -65,4 +65,6 @@ pub(super) struct RegionScan {
     pub(super) n_failed: u64,
     /// `None`: the region could not be listed.
     pub(super) listed: Option<Timestamp>,
+    /// When the provider was last asked to remove leftovers.
+    pub(super) cleaned: Option<Timestamp>,
 }

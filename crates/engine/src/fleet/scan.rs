@@ -9,24 +9,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud::{
-    CloudError, LaunchedMachine, MAX_OWNED_PAGES, MachineEnd, Machines, OwnedMachine, Region,
-    Sighting,
+    LaunchedMachine, MachineEnd, MachineMaker, Machines, OwnedMachine, Region, Sighting,
+    list_machines,
 };
 use domain::id::{LaunchToken, PoolId, ProviderId, WorkerGroup, WorkerKey};
 use domain::judge::{EXTENDED_LIFE_MS, Judgement, Work, end_news};
+use domain::launch::Cause;
 use domain::market::OfferingNews;
 use domain::run_outcome::RunClaim;
 use domain::time::{MINUTE_MS, Timestamp};
 use domain::worker::{Worker, WorkerState};
 use futures_util::StreamExt as _;
+use serde_json::json;
 use store::StoreError;
 
 use super::first_claims::note_first_claims;
+use super::pool_errors::{ErrorDetails, report_pool_error};
 use super::reconcile;
 use super::region_look::{PageEvidence, RegionLook, WorkerEvidence};
-use super::region_scan::{
-    FirstSeen, MAX_CALL, MachineName, RegionScan, ScanLimits, ScanResult, name, timeout_error,
-};
+use super::region_scan::{FirstSeen, MachineName, RegionScan, ScanLimits, ScanResult, name};
 use super::regions::RegionTasks;
 use super::worker_end::{mark_stopped_with_news, request_stop_with_news};
 use crate::Engine;
@@ -66,13 +67,37 @@ pub struct Scanner {
     listed: BTreeMap<Region, Timestamp>,
     /// Machines with our tag and an unknown launch token.
     unknown: BTreeMap<Region, FirstSeen>,
+    /// When leftovers of each region were last removed.
+    cleaned: BTreeMap<Region, Timestamp>,
 }
 
+/// The machines of a region, as its list shows them.
 #[derive(Default)]
 struct RegionList {
     sightings: BTreeMap<MachineName, Sighting>,
     /// Machines with the token of their launch.
     machines: Vec<(LaunchToken, Option<PoolId>, LaunchedMachine)>,
+}
+
+impl RegionList {
+    fn of(owned: Vec<OwnedMachine>) -> Self {
+        let mut list = Self::default();
+        for owned in owned {
+            let OwnedMachine {
+                token,
+                pool_id,
+                machine,
+                sighting,
+            } = owned;
+            if let Some(sighting) = sighting {
+                let name = (machine.group.clone(), machine.id.clone());
+                list.sightings.insert(name, sighting);
+            }
+            list.machines
+                .extend(token.map(|token| (token, pool_id, machine)));
+        }
+        list
+    }
 }
 
 impl ScanResult {
@@ -96,6 +121,7 @@ impl Scanner {
             last_started: None,
             listed: BTreeMap::new(),
             unknown: BTreeMap::new(),
+            cleaned: BTreeMap::new(),
         }
     }
 
@@ -121,6 +147,8 @@ impl Scanner {
                 Ok(Ok(done)) => {
                     scanned.add(done.scanned);
                     self.unknown.insert(region.clone(), done.unknown);
+                    self.cleaned
+                        .extend(done.cleaned.map(|at| (region.clone(), at)));
                     self.listed.extend(done.listed.map(|at| (region, at)));
                 }
                 Ok(Err(problem)) => failed = Some(problem),
@@ -203,6 +231,7 @@ impl Scanner {
             began: self.engine.clock.now(),
             n_failed: 0,
             listed: None,
+            cleaned: self.cleaned.get(&region).copied(),
         };
         self.regions.start(region, async move {
             let engine = Arc::clone(&scan.engine);
@@ -245,14 +274,15 @@ impl RegionScan {
             });
             self.adopt_machines(machines, unmatched).await?;
             self.listed = Some(self.began);
+            self.remove_leftovers(machines).await;
         }
         Ok(())
     }
 
     /// `None`: the region cannot be listed now.
     async fn list(&mut self, machines: &dyn Machines) -> Option<RegionList> {
-        let problem = match list(machines, &self.region).await {
-            Ok(list) => return Some(list),
+        let problem = match list_machines(machines, &self.region, MachineMaker::Us).await {
+            Ok(owned) => return Some(RegionList::of(owned)),
             Err(problem) => problem,
         };
         self.n_failed += 1;
@@ -324,8 +354,9 @@ impl RegionScan {
         );
         let written = self.engine.change_alone("scan_apply", now, move |change| {
             let mut done = ScanResult::default();
+            let mut reported = BTreeSet::new();
             for found in &affected {
-                apply(change, found, is_outside, &mut done)?;
+                apply(change, found, is_outside, &mut done, &mut reported)?;
             }
             if done.ended > 0 {
                 change.wake_ending(&id);
@@ -337,37 +368,6 @@ impl RegionScan {
     }
 }
 
-/// The time limit holds for each page: a large region may have many.
-async fn list(machines: &dyn Machines, region: &Region) -> Result<RegionList, CloudError> {
-    let mut list = RegionList::default();
-    let mut next: Option<String> = None;
-    for _ in 0..MAX_OWNED_PAGES {
-        let page = tokio::time::timeout(MAX_CALL, machines.owned_page(region, next.as_deref()));
-        let page = page.await.map_err(|_| timeout_error())??;
-        for owned in page.machines {
-            let OwnedMachine {
-                token,
-                pool_id,
-                machine,
-                sighting,
-            } = owned;
-            if let Some(sighting) = sighting {
-                let name = (machine.group.clone(), machine.id.clone());
-                list.sightings.insert(name, sighting);
-            }
-            list.machines
-                .extend(token.map(|token| (token, pool_id, machine)));
-        }
-        next = page.next;
-        if next.is_none() {
-            return Ok(list);
-        }
-    }
-    Err(CloudError::Unavailable(format!(
-        "the list of machines did not end within {MAX_OWNED_PAGES} pages"
-    )))
-}
-
 /// Applies a judgement, if the worker is unchanged. It is judged again, as it may have claimed
 /// tasks.
 fn apply(
@@ -375,6 +375,7 @@ fn apply(
     found: &WorkerEvidence,
     is_outside: bool,
     done: &mut ScanResult,
+    reported: &mut FailedStarts,
 ) -> store::Result<()> {
     let key = &found.worker.key;
     let Some(mut worker) = store::workers::get(change.tx, key)? else {
@@ -399,6 +400,7 @@ fn apply(
                 store::meters::note_ended(change.tx, key, *at)?;
             }
             done.stopped += u64::from(mark_stopped_with_news(change, &mut worker, &reason, news)?);
+            report_failed_start(change, &found.worker, found.seen.as_ref(), reported)?;
         }
         Judgement::End { reason } => {
             done.ended += u64::from(request_stop_with_news(change, &mut worker, &reason, news)?);
@@ -406,6 +408,37 @@ fn apply(
         Judgement::EndAgain { .. } => done.ended += 1,
     }
     Ok(())
+}
+
+/// The launches whose late failures were reported, with their causes.
+type FailedStarts = BTreeSet<(Option<String>, Cause)>;
+
+/// Reports why a machine could not be made after its launch was accepted; once for each launch.
+fn report_failed_start(
+    change: &mut Change<'_, '_>,
+    worker: &Worker,
+    seen: Option<&Sighting>,
+    reported: &mut FailedStarts,
+) -> store::Result<()> {
+    let Some(Sighting::Ended(end)) = seen else {
+        return Ok(());
+    };
+    let (Some(cause), WorkerState::Requested) = (end.cause, worker.state) else {
+        return Ok(());
+    };
+    let key = &worker.key;
+    if !reported.insert((worker.terms.launch_token.clone(), cause)) {
+        return Ok(());
+    }
+    let details = ErrorDetails {
+        kind: "creation-error",
+        title: "Instance Creation Error",
+        description: end.why.clone().unwrap_or_default(),
+        extra: json!({"code": cause.as_str(), "workerGroup": key.group.as_str(),
+            "workerId": key.id.as_str()}),
+        launch_config_id: worker.launch_config_id.clone(),
+    };
+    report_pool_error(change, &key.pool_id, &worker.provider_id, details)
 }
 
 /// News about its offering from the end of the worker.

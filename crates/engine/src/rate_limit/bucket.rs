@@ -1,5 +1,7 @@
 //! A token bucket for one kind of call to one region. It slows down when the cloud throttles calls.
 
+use std::time::Duration;
+
 use domain::time::{SECOND_MS, Timestamp};
 
 /// Calls of this many seconds may be made at once.
@@ -135,6 +137,19 @@ impl Bucket {
         self.closed_until = Some(now.plus_millis(pause_ms));
     }
 
+    /// The cloud asks not to be called for this long. Waiting calls get new reservations, and the
+    /// first one tries whether it works again.
+    pub(super) fn pause(&mut self, pause: Duration, now: Timestamp) {
+        let pause_ms = i64::try_from(pause.as_millis()).unwrap_or(i64::MAX);
+        let until = Some(now.plus_millis(pause_ms));
+        if pause_ms > 0 && until > self.closed_until {
+            self.fill(now);
+            self.closed_until = until;
+            self.tokens = 1.0;
+            self.n_throttlings = self.n_throttlings.saturating_add(1);
+        }
+    }
+
     pub(super) fn record_success(&mut self, began: Timestamp) {
         if self.last_throttled.is_none_or(|last| began > last) {
             self.n_throttled = 0;
@@ -231,6 +246,26 @@ mod tests {
             dues.windows(2).all(|two| two[1] - two[0] >= 900),
             "{dues:?}"
         );
+    }
+
+    #[test]
+    fn a_pause_that_the_cloud_asks_for_closes_a_bucket_without_slowing_it_down() {
+        let mut bucket = Bucket::new(2.0, at(0));
+        let early = bucket.reserve(None, at(0), SECOND_MS).unwrap();
+        bucket.pause(Duration::from_secs(30), at(0));
+        bucket.pause(Duration::from_secs(20), at(0));
+        bucket.pause(Duration::ZERO, at(0));
+        assert_eq!(bucket.closed_ms(at(0)), 30_000);
+        assert_eq!(
+            bucket.reserve(Some(early), at(0), SECOND_MS).unwrap_err(),
+            30_000
+        );
+        assert!((1.99..2.01).contains(&bucket.rate), "{}", bucket.rate);
+        assert_eq!(at_once(&mut bucket, at(30_000)), 1);
+        // After a throttled call, the longer of both pauses counts.
+        bucket.record_throttling(at(30_001), at(30_002));
+        bucket.pause(Duration::from_secs(5), at(30_002));
+        assert_eq!(bucket.closed_ms(at(30_002)), 5_000);
     }
 
     #[test]

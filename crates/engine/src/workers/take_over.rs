@@ -7,10 +7,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
 
 use cloud::{
-    CloudError, MAX_OWNED_PAGES, Machines, OwnedMachine, ProviderUnavailable, Region, Sighting,
+    CloudError, MachineMaker, Machines, OwnedMachine, ProviderUnavailable, Region, Sighting,
+    list_machines,
 };
 use domain::Version;
 use domain::audit::AuditEntry;
@@ -37,8 +37,6 @@ pub const MAX_INHERITED: usize = 5_000;
 const MAX_INSERTED: usize = 100;
 /// Regions that are listed at the same time at most.
 const MAX_LISTS: usize = 4;
-/// The limit for a page of a list.
-const LIST_LIMIT: Duration = Duration::from_secs(60);
 
 /// The machines of one provider to take over.
 #[derive(Clone, Debug)]
@@ -182,7 +180,7 @@ async fn list_all(machines: &dyn Machines) -> Result<Listed, WorkerError> {
     let mut lists = Vec::new();
     for region in machines.regions() {
         lists.push(async move {
-            let list = list(machines, &region).await;
+            let list = list_machines(machines, &region, MachineMaker::Taskcluster).await;
             (region, list)
         });
     }
@@ -213,24 +211,6 @@ async fn list_all(machines: &dyn Machines) -> Result<Listed, WorkerError> {
         Some((_, error)) if n_listed == 0 => Err(WorkerError::ProviderFailed(error.to_string())),
         Some(_) | None => Ok(listed),
     }
-}
-
-async fn list(machines: &dyn Machines, region: &Region) -> Result<Vec<OwnedMachine>, CloudError> {
-    let (mut found, mut next) = (Vec::new(), None::<String>);
-    for _ in 0..MAX_OWNED_PAGES {
-        let page = machines.inherited_page(region, next.as_deref());
-        let page = tokio::time::timeout(LIST_LIMIT, page).await.map_err(|_| {
-            CloudError::Unavailable(format!("no answer within {} s", LIST_LIMIT.as_secs()))
-        })??;
-        found.extend(page.machines);
-        next = page.next;
-        if next.is_none() {
-            return Ok(found);
-        }
-    }
-    Err(CloudError::Unavailable(format!(
-        "the list of machines did not end within {MAX_OWNED_PAGES} pages"
-    )))
 }
 
 /// Inserts the rows of these machines. Returns their results, in their order.

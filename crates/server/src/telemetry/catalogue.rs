@@ -2,7 +2,7 @@
 
 use engine::measures::{
     CLOCK_SKEW, CLOCK_STEPS, CLOUD_CALLS, CLOUD_RATE, DEMAND_FAILURES, IMAGE_STEPS, LAUNCHES,
-    LIFETIME_SECONDS, PHASE_SECONDS, POOL_PROVISION_SECONDS, PROVISION_SECONDS,
+    LEFTOVERS, LIFETIME_SECONDS, PHASE_SECONDS, POOL_PROVISION_SECONDS, PROVISION_SECONDS,
     REGISTRATION_FAILURES, REGISTRATION_SECONDS, REGISTRATIONS_REFUSED, STARTUP_SECONDS,
     STRATEGY_REQUESTS,
 };
@@ -77,6 +77,11 @@ const CLOUD_CALL: Labels = &[
     ("providerId", "The provider"),
     ("region", "The region, or all"),
     ("call", "read, launch or end"),
+];
+const LEFTOVER: Labels = &[
+    ("providerId", "The provider"),
+    ("region", "The region, or all"),
+    ("kind", "disk, volume, address, interface or deployment"),
 ];
 const CLOUD_OUTCOME: Labels = &[
     ("providerId", "The provider"),
@@ -173,6 +178,8 @@ pub static METRICS: &[Metric] = metrics! {
     WM, Counter, CLOUD_CALLS, CLOUD_OUTCOME => "Calls to clouds that have a rate limit.";
     WM, Gauge, CLOUD_RATE, CLOUD_CALL =>
         "Current limit of calls per second; lower after a cloud asked to slow down.";
+    WM, Counter, LEFTOVERS, LEFTOVER =>
+        "Removed resources with our tags that belonged to no machine any more.";
     WM, Gauge, POOLS, PROVIDER => "Worker pools, by provider.";
     WM, Gauge, WORKERS, &[("state", "The workers' state")] => "Workers, by state.";
     WM, Gauge, BUDGET_LIMIT, BUDGET => "Dollars that may be spent in a period.";

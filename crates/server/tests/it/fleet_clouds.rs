@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use cloud::{
     CloudError, FakeCloud, FakeSettings, IdentityClaim, ImageTarget, LaunchError, LaunchOrder,
-    LaunchedMachine, Machines, OwnedPage, PoolResourceMaker, Proof, Provider, ProviderContext,
-    Region, Sighting, ValidateError, Verification, VerifyError,
+    LaunchedMachine, Leftover, MachineEnd, Machines, OwnedPage, PoolResourceMaker, Proof, Provider,
+    ProviderContext, Region, Sighting, ValidateError, Verification, VerifyError,
 };
 use contract::{Invalid, Schemas};
 use domain::id::{LaunchToken, WorkerGroup, WorkerKey};
@@ -42,6 +42,10 @@ pub(crate) struct TestCloud {
     pub(crate) refresh_permits: Mutex<Option<Arc<Semaphore>>>,
     /// Another process ends the machines of this group.
     pub(crate) elsewhere: Mutex<Option<WorkerGroup>>,
+    /// Leftovers for the next removal, and the number of removals.
+    leftovers: Mutex<(Vec<Leftover>, usize)>,
+    /// Why the cloud cannot make the machines that it has accepted.
+    not_made: Mutex<Option<MachineEnd>>,
     /// Where this cloud meets others that check a config at the same time.
     pub(crate) meeting: Mutex<Option<Arc<Barrier>>>,
 }
@@ -101,12 +105,27 @@ impl TestCloud {
             refresh_permits: Mutex::default(),
             meeting: Mutex::default(),
             elsewhere: Mutex::default(),
+            leftovers: Mutex::default(),
+            not_made: Mutex::default(),
         })
     }
 
     /// How often bids were asked for since the last request.
     pub(crate) fn take_bids(&self) -> usize {
         self.n_bids.swap(0, Ordering::SeqCst)
+    }
+
+    /// Machines have left these. Returns how often leftovers were removed so far.
+    pub(crate) fn leave(&self, left: impl IntoIterator<Item = Leftover>) -> usize {
+        let mut leftovers = self.leftovers.lock().unwrap();
+        leftovers.0.extend(left);
+        leftovers.1
+    }
+
+    /// The cloud turns out to be unable to make its machines.
+    pub(crate) fn fail_machines(&self, end: MachineEnd) {
+        self.fake.set_lists_sightings(false);
+        *self.not_made.lock().unwrap() = Some(end);
     }
 
     /// Runs after the next read of the cloud, and before we get its result.
@@ -201,7 +220,13 @@ impl Machines for TestCloud {
             }
             self.fake.look(workers).await
         };
-        let seen = self.looks.count(passing).await;
+        let mut seen = self.looks.count(passing).await;
+        let not_made = self.not_made.lock().unwrap().clone();
+        if let (Some(end), Ok(seen)) = (not_made, &mut seen) {
+            for (_, sighting) in seen {
+                *sighting = Sighting::Ended(end.clone());
+            }
+        }
         let happening = self.meanwhile.lock().unwrap().take();
         if let Some(happening) = happening {
             happening.await;
@@ -239,6 +264,12 @@ impl Machines for TestCloud {
         after: Option<&str>,
     ) -> Result<OwnedPage, CloudError> {
         self.fake.inherited_page(region, after).await
+    }
+
+    async fn remove_leftovers(&self, _region: &Region) -> Result<Vec<Leftover>, CloudError> {
+        let mut leftovers = self.leftovers.lock().unwrap();
+        leftovers.1 += 1;
+        Ok(std::mem::take(&mut leftovers.0))
     }
 
     fn group(&self, launch_config: &LaunchConfig) -> Option<WorkerGroup> {

@@ -81,6 +81,7 @@ impl Fleet {
                 OfferingNews::Asked => "asked".to_owned(),
                 OfferingNews::Accepted => "accepted".to_owned(),
                 OfferingNews::Failed { trouble } => trouble.to_string(),
+                OfferingNews::FailedLate { trouble } => format!("late {trouble}"),
                 OfferingNews::Registered { after_ms } => format!("registered after {after_ms}"),
                 OfferingNews::Survived => "survived".to_owned(),
                 OfferingNews::Interrupted => "interrupted".to_owned(),

@@ -56,6 +56,7 @@ mod fleet_foresight;
 mod fleet_learned;
 mod fleet_learning;
 mod fleet_leaving;
+mod fleet_leftovers;
 mod fleet_limits;
 mod fleet_lists;
 mod fleet_lists_changed;

@@ -64,6 +64,8 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
             "cloud::signing::public_key::VERSION",
             "cloud::aws::row::VERSION",
             "cloud::google::row::VERSION",
+            "cloud::vendor::pause::FEW",
+            "cloud::vendor::pause::PART",
             "cloud::azure::row::VERSION",
             "backplane::publisher::PERSISTENT",
             "cloud::protocol::FIRST_VERSION",

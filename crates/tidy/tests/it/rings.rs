@@ -24,7 +24,7 @@ const KNOWN: [KnownRing; 46] = [
     ("bench", "all", 4),
     ("bench", "fleet", 4),
     ("bench", "fleet::year", 2),
-    ("cloud", "aws", 3),
+    ("cloud", "aws", 2),
     ("cloud", "fake", 3),
     ("cloud", "image::object_store", 2),
     ("cloud", "local", 2),

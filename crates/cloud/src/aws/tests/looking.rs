@@ -9,7 +9,7 @@ use crate::aws::responses::EmptyResponse;
 use crate::aws::{AwsConfig, AwsProvider};
 use crate::tests::suite::{Fixture as _, contract};
 use crate::tests::values::{context_at, edit};
-use crate::{CloudError, LaunchOrder, Machines as _, Provider as _, Sighting};
+use crate::{CloudError, LaunchOrder, Machines as _, Provider as _, Region, Sighting};
 
 #[tokio::test]
 async fn ec2_keeps_the_contract_of_all_providers() {
@@ -256,4 +256,38 @@ async fn a_region_that_the_account_may_not_use_keeps_the_provider_out_of_service
     moto.refuse("DescribeRegions", 401, "AuthFailure");
     let refused = provider.setup().await.unwrap_err().to_string();
     assert!(refused.contains("AuthFailure"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_volume_that_outlives_its_machine_is_removed_after_an_hour() {
+    let Some(moto) = OnMoto::start("leftovers").await else {
+        return;
+    };
+    let mut content = simple();
+    content["launchConfig"]["BlockDeviceMappings"] = json!([
+        {"DeviceName": "/dev/sdb", "Ebs": {"VolumeSize": 1, "DeleteOnTermination": false}}]);
+    let machines = moto.launch_by(&moto.provider, FIRST_TOKEN, 1, content.clone());
+    let machine = machines.await.unwrap().remove(0);
+    let others = moto.launch_by(&moto.stranger, SECOND_TOKEN, 1, content);
+    let other = others.await.unwrap().remove(0);
+    let region = Region::Group("us-west-2".parse().unwrap());
+    // The volumes are from now, and the clock of the test stands still.
+    moto.clock.advance_ms(20 * 365 * 24 * 3_600_000);
+    assert_eq!(
+        moto.provider.remove_leftovers(&region).await,
+        Ok(Vec::new())
+    );
+    moto.provider.end(&machine).await.unwrap();
+    moto.stranger.end(&other).await.unwrap();
+    let removed = moto.provider.remove_leftovers(&region).await.unwrap();
+    let kinds: Vec<&str> = removed.iter().map(|it| it.kind).collect();
+    assert_eq!(kinds, ["volume"]);
+    assert_eq!(
+        moto.provider.remove_leftovers(&region).await,
+        Ok(Vec::new())
+    );
+    assert_eq!(
+        moto.stranger.remove_leftovers(&region).await.unwrap().len(),
+        1
+    );
 }

@@ -33,7 +33,7 @@ pub(super) const SECOND_TOKEN: &str = "BBBBBBBBQQCBBBBBBBBBBQ";
 pub(super) struct OnMoto {
     pub(super) provider: AwsProvider,
     /// A provider of another deployment, in the same account.
-    stranger: AwsProvider,
+    pub(super) stranger: AwsProvider,
     pub(super) proxy: Proxy,
     pub(super) clock: Arc<TestClock>,
     pub(super) signer: KeyPair,

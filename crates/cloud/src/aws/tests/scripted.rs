@@ -1,6 +1,5 @@
 //! Responses that no server gives on demand, sent by the proxy: long lists, unknown words, silence.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ::testing::sizes_around;
@@ -8,9 +7,7 @@ use serde_json::json;
 
 use super::proxy::{InjectedFailure, Proxy};
 use crate::aws::error::Ec2Error;
-use crate::aws::machines::{
-    END_BATCH, LOOK_BATCH, MAX_CALLS_AT_ONCE, MAX_PAGES, PAGE, run_concurrently,
-};
+use crate::aws::machines::{END_BATCH, LOOK_BATCH, MAX_PAGES, PAGE};
 use crate::aws::parameters::Parameters;
 use crate::aws::responses::{DescribeInstances, DescribeRegions, EmptyResponse};
 use crate::aws::{AwsConfig, AwsProvider};
@@ -290,24 +287,6 @@ async fn many_machines_of_a_region_are_looked_at_by_one_call_for_each_batch() {
         assert_eq!(seen, expected.collect::<Vec<_>>());
         let expected = (batches(count, LOOK_BATCH), ids);
         assert_eq!(named(&proxy, "DescribeInstances"), expected);
-    }
-}
-
-#[tokio::test]
-async fn one_question_to_all_regions_is_a_few_calls_at_a_time() {
-    for count in sizes_around("cloud::aws::machines::MAX_CALLS_AT_ONCE", MAX_CALLS_AT_ONCE) {
-        let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let call = async |number: usize| {
-            let n_now = now.fetch_add(1, Ordering::SeqCst) + 1;
-            most.fetch_max(n_now, Ordering::SeqCst);
-            tokio::task::yield_now().await;
-            now.fetch_sub(1, Ordering::SeqCst);
-            number
-        };
-        let mut answers = run_concurrently((0..count).map(call).collect()).await;
-        answers.sort_unstable();
-        assert_eq!(answers, (0..count).collect::<Vec<_>>());
-        assert_eq!(most.load(Ordering::SeqCst), count.min(MAX_CALLS_AT_ONCE));
     }
 }
 

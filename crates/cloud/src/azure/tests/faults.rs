@@ -1,11 +1,16 @@
 //! Calls that fail, hang or are answered to no one.
 
+use std::time::Duration;
+
 use domain::launch::Cause;
 use serde_json::json;
 
 use super::site::{OnAzure, TOKEN, provider, single, templated};
 use crate::tests::values::{TestClock, context_at};
-use crate::{CloudError, LaunchError, Machines as _, Provider as _, Region};
+use crate::{
+    CloudError, LaunchError, MachineMaker, Machines as _, Provider as _, Region, Sighting,
+    list_machines, with_pause,
+};
 
 fn cause(result: Result<Vec<domain::worker::Worker>, LaunchError>) -> Option<Cause> {
     match result.unwrap_err() {
@@ -31,31 +36,6 @@ async fn a_machine_whose_answer_was_lost_is_found_by_its_token() {
 }
 
 #[tokio::test]
-async fn parts_without_a_machine_are_listed_when_no_launch_can_be_making_it() {
-    let azure = OnAzure::start().await;
-    azure
-        .fake
-        .steer("settings", &json!({"created": "2026-09-21T14:10:00.1Z"}));
-    let lost = json!({"method": "PUT", "path": "virtualMachines", "drop": "before"});
-    azure.fake.fault(&lost);
-    assert_eq!(cause(azure.launch(single(&json!({}))).await), None);
-    assert_eq!(
-        azure.owned().await,
-        [],
-        "a launch may be making its machine"
-    );
-    azure.clock.advance_ms(11 * 60_000);
-    let owned = azure.owned().await;
-    assert_eq!(owned.len(), 1);
-    assert_eq!(owned[0].token, TOKEN.parse().ok());
-    // A launch that is repeated completes the machine.
-    let made = azure.launch(single(&json!({}))).await.unwrap();
-    assert_eq!(made[0].key.id, owned[0].machine.id);
-    azure.end_completely(&made[0]).await;
-    assert_eq!(azure.fake.resources(), ["versions/1"]);
-}
-
-#[tokio::test]
 async fn throttled_calls_are_reported_as_such_and_not_repeated() {
     let azure = OnAzure::start().await;
     let throttled = |method: &str, path: &str| {
@@ -63,8 +43,9 @@ async fn throttled_calls_are_reported_as_such_and_not_repeated() {
             "body": {"error": {"code": "TooManyRequests", "message": "slow down"}}})
     };
     azure.fake.fault(&throttled("PUT", "networkInterfaces"));
-    let launched = azure.launch(single(&json!({}))).await;
+    let (launched, pause) = with_pause(azure.launch(single(&json!({})))).await;
     assert_eq!(cause(launched), Some(Cause::Throttled));
+    assert_eq!(pause, Some(Duration::from_secs(17)));
     let made = azure.launch(single(&json!({}))).await.unwrap();
     azure.fake.requests();
     azure.fake.fault(&throttled("GET", "instanceView"));
@@ -76,6 +57,23 @@ async fn throttled_calls_are_reported_as_such_and_not_repeated() {
     let deletes = azure.fake.requests();
     let deletes = deletes.iter().filter(|it| it.starts_with("DELETE"));
     assert_eq!(deletes.count(), 1);
+}
+
+#[tokio::test]
+async fn a_launch_that_leaves_few_calls_asks_for_a_pause_before_azure_throttles() {
+    let azure = OnAzure::start().await;
+    let left = |count: u32| {
+        let remaining = json!({"PutVM3Min": count});
+        azure
+            .fake
+            .steer("settings", &json!({"remaining": remaining}));
+    };
+    for (count, expected) in [(20, None), (3, Some(18)), (0, Some(60))] {
+        left(count);
+        let (launched, pause) = with_pause(azure.launch(single(&json!({})))).await;
+        assert_eq!(pause, expected.map(Duration::from_secs), "{count} are left");
+        assert_eq!(launched.is_ok(), count > 0);
+    }
 }
 
 #[tokio::test]
@@ -137,7 +135,9 @@ async fn a_location_that_is_down_hides_no_other() {
             .any(|it| it.machine.id == made[0].key.id)
     );
     let down = Region::Group("eastus".parse().unwrap());
-    azure.provider.owned_in(&down).await.unwrap_err();
+    list_machines(&azure.provider, &down, MachineMaker::Us)
+        .await
+        .unwrap_err();
 }
 
 #[tokio::test]
@@ -160,7 +160,8 @@ async fn a_secret_that_was_changed_is_read_from_its_file() {
     let azure = OnAzure::with(json!({"client_secret_file": path})).await;
     azure.fake.steer("revoke", &json!({"secrets": ["newer"]}));
     let west = Region::Group("westus".parse().unwrap());
-    let refused = azure.provider.owned_in(&west).await.unwrap_err();
+    let refused = list_machines(&azure.provider, &west, MachineMaker::Us).await;
+    let refused = refused.unwrap_err();
     assert!(matches!(refused, CloudError::Credentials(_)), "{refused}");
     let refused = azure.launch(single(&json!({}))).await;
     assert_eq!(cause(refused), Some(Cause::Credentials), "nothing was sent");
@@ -204,4 +205,35 @@ async fn a_group_that_was_removed_is_made_again() {
     let requests = azure.fake.requests();
     let asked = |it: &&String| it.ends_with("/resourcegroups/own");
     assert_eq!(requests.iter().filter(asked).count(), 1);
+}
+
+#[tokio::test]
+async fn a_deployment_whose_answer_was_lost_makes_its_machine_once() {
+    let azure = OnAzure::start().await;
+    azure
+        .fake
+        .fault(&json!({"method": "PUT", "path": "deployments", "drop": "after"}));
+    assert_eq!(cause(azure.launch(templated(&json!({}))).await), None);
+    azure.fake.advance();
+    let [found] = azure.owned().await.try_into().unwrap();
+    assert_eq!(found.token, TOKEN.parse().ok());
+    let again = azure.launch(templated(&json!({}))).await.unwrap();
+    assert_eq!(again[0].key.id, found.machine.id);
+    azure.fake.advance();
+    assert_eq!(azure.owned().await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_deployment_that_never_ends_is_cancelled_with_its_worker() {
+    let azure = OnAzure::start().await;
+    azure
+        .fake
+        .fault(&json!({"method": "PUT", "path": "deployments", "operation": {"never": true}}));
+    let worker = azure.launch(templated(&json!({}))).await.unwrap().remove(0);
+    for _ in 0..3 {
+        azure.fake.advance();
+        assert_eq!(azure.seen(&worker).await, Sighting::Alive);
+    }
+    azure.end_completely(&worker).await;
+    assert_eq!(azure.fake.resources(), ["versions/1"]);
 }

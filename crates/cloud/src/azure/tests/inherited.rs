@@ -1,7 +1,6 @@
 //! Machines that a Taskcluster's worker manager made.
 
 use serde_json::{Value, json};
-use testing::sizes_around;
 
 use super::site::{OnAzure, SUBNET, pool, put, row, single};
 use crate::tests::values::edit;
@@ -78,25 +77,4 @@ async fn a_machine_of_a_taskcluster_ends_with_its_parts_only_if_it_was_taken_ove
         5,
         "those of others stay: {left:?}"
     );
-}
-
-#[tokio::test]
-async fn a_limited_number_of_parts_is_tagged() {
-    for size in sizes_around("cloud::azure::inherited::MAX_PARTS", 100) {
-        let azure = OnAzure::start().await;
-        azure.taskcluster_makes(ID, "taskcluster-wm-azure", size);
-        azure.fake.advance();
-        let [found] = azure.inherited().await.try_into().unwrap();
-        let mut worker = row(&pool(), found);
-        edit(&mut worker, |it| it.terms.taken_over = true);
-        azure.fake.requests();
-        azure.provider.end(&worker).await.unwrap();
-        let requests = azure.fake.requests();
-        let n_tagged = requests
-            .iter()
-            .filter(|it| it.contains("/tags/default"))
-            .count();
-        // The disk of the system, the interface and its address count, too.
-        assert_eq!(n_tagged, (size + 2).min(100) + 1, "{size} disks");
-    }
 }

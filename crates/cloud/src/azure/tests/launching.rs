@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::site::{OnAzure, SUBNET, TOKEN, single, templated};
 use crate::azure::making::MAX_AT_ONCE;
+use crate::tests::values::now;
 use crate::{LaunchError, Machines as _, Provider as _, Sighting};
 
 const GROUP: &str = "/subscriptions/s-1/resourceGroups/ci/providers";
@@ -217,4 +218,23 @@ async fn places_are_the_locations() {
     let regions: Vec<_> = places.iter().map(|it| it["region"].as_str()).collect();
     assert_eq!(regions, ["westus", "eastus"]);
     assert_eq!(azure.provider.regions().len(), 2);
+}
+
+#[tokio::test]
+async fn a_spot_machine_without_a_price_costs_at_most_its_limit() {
+    let azure = OnAzure::start().await;
+    let bid = |content: Value| {
+        let config = super::site::config(&super::site::pool(), &content);
+        azure.provider.first_bid(&config, now()).unwrap()
+    };
+    let listed = bid(single(&json!({})));
+    assert_eq!(listed.price, Some(0.1));
+    assert_eq!(listed.place, "westus Standard_F2 on-demand");
+    let limit = |price: f64| json!({"priority": "Spot", "billingProfile": {"maxPrice": price}});
+    let spot = bid(single(&limit(0.07)));
+    assert_eq!(spot.price, Some(0.07));
+    assert_eq!(spot.place, "westus Standard_F2 spot");
+    assert_eq!(bid(single(&limit(-1.0))).price, None);
+    let template = bid(templated(&json!({})));
+    assert_eq!(template.place, "westus of the template's size on-demand");
 }

@@ -67,6 +67,24 @@ impl OnAzure {
         content: Value,
         machines: u32,
     ) -> Result<Vec<Worker>, LaunchError> {
+        self.launch_with(content, machines, &Value::Null).await
+    }
+
+    /// One machine of a pool whose resources have this data.
+    pub(super) async fn launch_in(
+        &self,
+        content: Value,
+        pool_data: &Value,
+    ) -> Result<Vec<Worker>, LaunchError> {
+        self.launch_with(content, 1, pool_data).await
+    }
+
+    async fn launch_with(
+        &self,
+        content: Value,
+        machines: u32,
+        pool_data: &Value,
+    ) -> Result<Vec<Worker>, LaunchError> {
         let pool = pool();
         let config = config(&pool, &content);
         let token: LaunchToken = TOKEN.parse().unwrap();
@@ -79,7 +97,7 @@ impl OnAzure {
             max_price: Some(0.5),
             price: None,
             bid_data: &Map::new(),
-            pool_data: &Value::Null,
+            pool_data,
             root_url: "http://fleet.example.com",
             now: now(),
         };
@@ -213,7 +231,7 @@ pub(super) fn pool() -> Pool {
     Pool::new("proj/ci".parse().unwrap(), definition, now())
 }
 
-fn config(pool: &Pool, content: &Value) -> LaunchConfig {
+pub(super) fn config(pool: &Pool, content: &Value) -> LaunchConfig {
     LaunchConfig {
         pool_id: pool.id.clone(),
         id: "lc-1".parse().unwrap(),

@@ -1,11 +1,13 @@
 //! Failures of Google, and what the provider makes of them.
 
+use std::time::Duration;
+
 use domain::launch::Cause;
 use serde_json::json;
 
 use super::fake::{FIRST_TOKEN, OnFake, simple};
 use crate::tests::suite::Fixture as _;
-use crate::{CloudError, LaunchError, MachineEnd, Machines as _, Region, Sighting};
+use crate::{CloudError, LaunchError, MachineEnd, Machines as _, Region, Sighting, with_pause};
 
 fn ended(why: &str) -> Option<Sighting> {
     let end = MachineEnd::because(Some(why.to_owned()));
@@ -87,18 +89,52 @@ async fn some_machines_are_better_than_none() {
 #[tokio::test]
 async fn an_operation_that_fails_later_ends_the_machine_with_its_cause() {
     let fake = OnFake::start().await;
-    let fault = json!({"operation": "ZONE_RESOURCE_POOL_EXHAUSTED", "message": "none left"});
-    fake.google.fail("instances.insert", fault).await;
-    let worker = fake.launch(1).await.unwrap().remove(0);
-    assert_eq!(fake.seen(&worker).await, None, "the operation runs");
-    fake.settle().await;
-    let why = "ZONE_RESOURCE_POOL_EXHAUSTED: none left";
-    assert_eq!(fake.seen(&worker).await, ended(why));
-    // An ended operation is asked about once.
-    let n_asked = fake.google.n_calls("zoneOperations.get").await;
-    assert_eq!(fake.seen(&worker).await, ended(why));
-    assert_eq!(fake.google.n_calls("zoneOperations.get").await, n_asked);
-    assert_eq!(fake.provider.end(&worker).await, Ok(()));
+    for (token, code, cause) in [
+        (
+            FIRST_TOKEN,
+            "ZONE_RESOURCE_POOL_EXHAUSTED",
+            Some(Cause::Capacity),
+        ),
+        (
+            "BBBBBBBBQQCBBBBBBBBBBQ",
+            "QUOTA_EXCEEDED",
+            Some(Cause::Quota),
+        ),
+        ("CCCCCCCCQQCCCCCCCCCCCQ", "SOMETHING_NEW", None),
+    ] {
+        let fault = json!({"operation": code, "message": "none left"});
+        fake.google.fail("instances.insert", fault).await;
+        let launched = fake.launch_by(&fake.provider, token, 1, simple());
+        let worker = launched.await.unwrap().remove(0);
+        assert_eq!(fake.seen(&worker).await, None, "the operation runs");
+        fake.settle().await;
+        let end = MachineEnd::not_made(format!("{code}: none left"), cause);
+        let expected = Some(Sighting::Ended(end));
+        assert_eq!(fake.seen(&worker).await, expected);
+        // An ended operation is asked about once.
+        let n_asked = fake.google.n_calls("zoneOperations.get").await;
+        assert_eq!(fake.seen(&worker).await, expected);
+        assert_eq!(fake.google.n_calls("zoneOperations.get").await, n_asked);
+        assert_eq!(fake.provider.end(&worker).await, Ok(()));
+    }
+}
+
+#[tokio::test]
+async fn a_throttled_call_asks_for_the_pause_that_google_wants() {
+    let fake = OnFake::start().await;
+    for (status, reason, expected) in [
+        (403, "rateLimitExceeded", Some(30)),
+        (429, "RATE_LIMIT_EXCEEDED", Some(30)),
+        (503, "backendError", Some(30)),
+        (403, "quotaExceeded", None),
+    ] {
+        let fault = json!({"status": status, "reason": reason, "retryAfter": 30});
+        fake.google.fail("instances.insert", fault).await;
+        let (launched, pause) = with_pause(fake.launch(1)).await;
+        launched.unwrap_err();
+        assert_eq!(pause, expected.map(Duration::from_secs), "{reason}");
+    }
+    assert_eq!(with_pause(fake.launch(1)).await.1, None);
 }
 
 #[tokio::test]
@@ -113,6 +149,21 @@ async fn an_operation_that_never_ends_says_nothing_about_its_machine() {
         assert_eq!(fake.seen(&worker).await, None);
     }
     assert_eq!(fake.provider.end(&worker).await, Ok(()));
+}
+
+#[tokio::test]
+async fn a_machine_whose_end_never_ends_is_ending() {
+    let fake = OnFake::start().await;
+    let worker = fake.launch(1).await.unwrap().remove(0);
+    fake.settle().await;
+    fake.google
+        .fail("instances.delete", json!({"hang": true, "times": 9}))
+        .await;
+    for _ in 0..3 {
+        assert_eq!(fake.provider.end(&worker).await, Ok(()));
+        fake.settle().await;
+        assert_eq!(fake.seen(&worker).await, Some(Sighting::Ending));
+    }
 }
 
 #[tokio::test]

@@ -79,7 +79,7 @@ fn add(tx: &mut Tx<'_>, limit: u32, now: Timestamp) -> store::Result<(u64, u64)>
             news,
             OfferingNews::Failed {
                 trouble: Trouble::Vanished
-            }
+            } | OfferingNews::FailedLate { .. }
         ) {
             // Only launches after the failure show that the offering works again.
             record.survivors_until = record.survivors_until.max(*observed);
