@@ -109,6 +109,11 @@ pub trait Provider: Send + Sync {
     fn images(&self) -> Option<&dyn ImageTarget> {
         None
     }
+
+    /// What to configure so that the provider takes images; `None`: it takes them, or never does.
+    fn images_need(&self) -> Option<&'static str> {
+        None
+    }
 }
 
 /// Makes and ends machines. Knows nothing of demand, of limits on pools, or of the database.

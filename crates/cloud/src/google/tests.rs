@@ -5,5 +5,6 @@ mod contract;
 mod credentials;
 mod fake;
 mod faults;
+mod images;
 mod inherited;
 mod scripted;

@@ -13,6 +13,7 @@ use domain::launch::Cause;
 use serde_json::{Map, Value};
 
 use super::output::Checksum;
+use super::upload_options::UploadProblem;
 use crate::CloudError;
 
 /// Longest token of an upload: EC2 takes no longer one.
@@ -67,6 +68,12 @@ pub trait ImageTarget: Send + Sync {
     /// Whether it fetches the file from the artifact store itself, so that no builder has to.
     fn reads_store(&self) -> bool {
         false
+    }
+
+    /// What is wrong with the region and the options of an upload, as far as that is known without
+    /// a call: for people who write a definition.
+    fn problems(&self, _region: Option<&str>, _options: &Map<String, Value>) -> Vec<UploadProblem> {
+        Vec::new()
     }
 
     /// Uploads the image, or takes the next step of that. A second call with the same token must
