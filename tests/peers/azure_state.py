@@ -18,7 +18,11 @@ NIC, IP = f"{NETWORK}/networkInterfaces", f"{NETWORK}/publicIPAddresses"
 NET = f"{NETWORK}/virtualNetworks"
 DEPLOYMENT = "Microsoft.Resources/deployments"
 SPEC = "Microsoft.Resources/templateSpecs"
-KINDS = [VM, DISK, IMAGE, VERSION, NIC, IP, NET, f"{NETWORK}/networkSecurityGroups", DEPLOYMENT, SPEC]
+KINDS = [VM, DISK, IMAGE, VERSION, NIC, IP, NET, f"{NETWORK}/networkSecurityGroups", DEPLOYMENT,
+         SPEC]
+# Known to the fake alone.
+HIDDEN = ("canceled", "createdTime", "disk", "diskBytes", "failure", "operation", "operations",
+          "power")
 NAMES = {kind.lower(): kind for kind in KINDS}
 
 
@@ -45,7 +49,8 @@ class State:
         self.resources = {}
         self.operations = {}
         self.storage = Storage()
-        self.settings = {"polls": 1, "galleries": ["ci/debian"], "page": 1000, "retry_after": 0,
+        self.settings = {"polls": 1, "galleries": ["ci/debian"],
+                         "page": 1000, "retry_after": 0,
                          "locations": ["eastus", "westus"], "created": "2026-09-21T00:00:00.1234567Z"}
 
     # --- requests ---
@@ -250,6 +255,8 @@ class State:
             raise not_found(found["id"] + rest)
         if rest:
             raise not_found(found["id"] + rest)
+        if kind in (IMAGE, VERSION) and "operation" in found:
+            self.poll(found["operation"])  # Time passes for those who look at the image, too.
         shown = self.shown(found)
         if kind == VM and query.get("$expand") == "instanceView":
             shown["properties"]["instanceView"] = self.instance_view(found)
@@ -257,7 +264,7 @@ class State:
 
     def shown(self, found):
         shown = copy.deepcopy(found)
-        for key in ("disk", "diskBytes", "power", "operations", "canceled", "createdTime", "failure"):
+        for key in HIDDEN:
             shown.pop(key, None)
         (shown["properties"].get("osProfile") or {}).pop("adminPassword", None)
         return shown
@@ -281,6 +288,7 @@ class State:
             made["failure"] = error
 
         headers = self.begin(kind.split("/")[0], succeed, failure=fail)
+        made["operation"] = next(reversed(self.operations))
         return (200 if before else 201), self.shown(made), headers
 
     def make(self, id, kind, name, body, before=None):

@@ -36,7 +36,7 @@ class Images:
 
 
 def pieces(data):
-    """The uncompressed content. Pieces of zeros are many, so memory is moved as little as possible."""
+    """The uncompressed content. Most of it is zeros, so memory is moved as little as possible."""
     inflate = zlib.decompressobj(wbits=31)
     for at in range(0, len(data), FED):
         fed = data[at : at + FED]

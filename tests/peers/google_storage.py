@@ -65,11 +65,12 @@ class Storage:
         for its, name in sorted(self.objects):
             if its != bucket or not name.startswith(prefix):
                 continue
-            inner, found, _ = name[len(prefix) :].partition(delimiter) if delimiter else ("", "", "")
-            entry = (prefix + inner + delimiter, True) if found else (name, False)
+            inner, found, _ = name[len(prefix) :].partition(delimiter or "\0")
+            entry = (prefix + inner + found, True) if found else (name, False)
             if entry not in entries:
                 entries.append(entry)
-        size = min(int(query.get("maxResults", MAX_PAGE)), 2 if bucket == "few-images" else MAX_PAGE)
+        most = 2 if bucket == "few-images" else MAX_PAGE
+        size = min(int(query.get("maxResults", most)), most)
         begin = int(query.get("pageToken", 0))
         page = entries[begin : begin + size]
         items = [self.described(bucket, name) for name, is_folder in page if not is_folder]

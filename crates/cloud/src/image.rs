@@ -46,10 +46,9 @@ pub use supervisor::run_build_part;
 pub(crate) use target::check_format;
 pub use target::{
     BadUploadToken, ImageError, ImageTarget, ImageUpload, MAX_TOKEN_CHARS, OwnedImage, Retry,
-    UploadProgress, UploadState, UploadToken, UploadedImage,
+    UploadProblem, UploadProgress, UploadState, UploadToken, UploadedImage,
 };
 pub(crate) use upload_file::{UploadFile, joined};
-pub use upload_options::UploadProblem;
 pub(crate) use upload_options::{
     KnownOptions, OptionValues, option_problems, refuse_problems, text_option,
 };

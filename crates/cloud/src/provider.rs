@@ -110,7 +110,8 @@ pub trait Provider: Send + Sync {
         None
     }
 
-    /// What to configure so that the provider takes images; `None`: it takes them, or never does.
+    /// The configuration without which the provider takes no images; `None`: it takes them, or never
+    /// does.
     fn images_need(&self) -> Option<&'static str> {
         None
     }

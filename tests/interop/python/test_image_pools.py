@@ -17,6 +17,7 @@ SECONDS = 120
 ZONE = "us-central1-a"
 GROUP = "/subscriptions/s-1/resourceGroups/ci/providers"
 DISK = b"a disk that boots"
+SCRIPT = f'printf "{DISK.decode()}" > "$1.raw"'
 
 
 class Fake:
@@ -99,7 +100,7 @@ def fleetwright(server, *arguments):
 def definition(**changes):
     return {
         "imageId": "debian",
-        "build": {"command": ["sh", "-ec", f'printf "{DISK.decode()}" > "$1.raw"', "x", "{output}"]},
+        "build": {"command": ["sh", "-ec", SCRIPT, "x", "{output}"]},
         "formats": ["raw"],
         "uploads": [
             {"providerId": "google", "options": {"family": "ci"}},
@@ -117,7 +118,10 @@ def pools():
         "location": "westus",
         "subnetId": f"{GROUP}/Microsoft.Network/virtualNetworks/net/subnets/machines",
         "hardwareProfile": {"vmSize": "Standard_F2"},
-        "storageProfile": {"imageReference": {"id": image}, "osDisk": {"createOption": "FromImage"}},
+        "storageProfile": {
+            "imageReference": {"id": image},
+            "osDisk": {"createOption": "FromImage"},
+        },
         "workerConfig": {},
     }
     for name, only in [("google", google), ("azure", azure)]:

@@ -266,8 +266,8 @@ mod tests {
 
     #[test]
     fn compositions_take_a_limited_number_of_objects_in_their_order() {
-        let bound = "cloud::google::bucket::COMPOSED_AT_ONCE";
-        let sizes = sizes_around(bound, COMPOSED_AT_ONCE).into_iter();
+        let sizes = sizes_around("cloud::google::bucket::COMPOSED_AT_ONCE", COMPOSED_AT_ONCE);
+        let sizes = sizes.into_iter();
         let large = COMPOSED_AT_ONCE * COMPOSED_AT_ONCE + 1;
         for size in sizes.chain([large]).filter(|size| *size > 0) {
             let parts: Vec<String> = (0..size).map(|number| format!("{number}")).collect();

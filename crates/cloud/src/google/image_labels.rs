@@ -12,7 +12,7 @@ use crate::{UploadToken, hex};
 const NAME_PREFIX: &str = "fleetwright-";
 /// The token of the upload, in small letters and without its last character if it is too long.
 const TOKEN: &str = "fleetwright-image";
-/// What the other label lacks: which letters are large, and the rest.
+/// The letters that are large, as bits, and the characters that the other label lacks.
 const REST: &str = "fleetwright-image-rest";
 /// Characters of one label at most.
 const LABEL_CHARS: usize = 63;
@@ -159,8 +159,7 @@ mod tests {
         assert_eq!(labels["fleetwright-image-name"], "debian-12");
         assert_eq!(labels[DEPLOYMENT], exact("https://a.example"));
         assert!(!labels.contains_key("9"));
-        let bound = "cloud::google::image_labels::MAX_METADATA";
-        for size in sizes_around(bound, MAX_METADATA) {
+        for size in sizes_around("cloud::google::image_labels::MAX_METADATA", MAX_METADATA) {
             let many = (0..size).map(|number| (format!("k{number}"), String::new()));
             let labels = self::labels("1f0c", &many.collect());
             assert_eq!(labels.len(), size.min(MAX_METADATA) + 3);

@@ -30,6 +30,8 @@ use crate::{
 
 /// An image takes a minute or more.
 const IMAGE_PAUSE: Duration = Duration::from_secs(5);
+/// Time limit for beginning an image: Google looks at the archive before it answers.
+const MAKE_LIMIT: Duration = Duration::from_secs(120);
 const RAW: &str = "raw";
 const TAR_GZ: &str = "tar.gz";
 /// Where Compute Engine reads archives, whatever address we use for the bucket.
@@ -161,7 +163,8 @@ impl GoogleImages {
     ) -> Result<UploadState, ImageError> {
         let name = image_name(upload.token);
         let ask = Ask::new(Method::POST, &self.path(&["images"]))
-            .with_content(Content::Json(self.body(upload, &name, source)));
+            .with_content(Content::Json(self.body(upload, &name, source)))
+            .within(MAKE_LIMIT);
         let begun: Operation = match self.compute.json(ask).await {
             // An earlier call was answered too late: the next call finds its image.
             Err(error) if error.has_status(409) => return Ok(pending("the image is made", None)),

@@ -13,7 +13,6 @@ use domain::launch::Cause;
 use serde_json::{Map, Value};
 
 use super::output::Checksum;
-use super::upload_options::UploadProblem;
 use crate::CloudError;
 
 /// Longest token of an upload: EC2 takes no longer one.
@@ -70,8 +69,8 @@ pub trait ImageTarget: Send + Sync {
         false
     }
 
-    /// What is wrong with the region and the options of an upload, as far as that is known without
-    /// a call: for people who write a definition.
+    /// The errors in the region and the options of an upload that are known without a call: for
+    /// people who write a definition.
     fn problems(&self, _region: Option<&str>, _options: &Map<String, Value>) -> Vec<UploadProblem> {
         Vec::new()
     }
@@ -114,6 +113,21 @@ pub struct ImageUpload<'a> {
     /// Becomes tags of the image, where the provider has tags.
     pub metadata: &'a BTreeMap<String, String>,
     pub progress: &'a Arc<UploadProgress>,
+}
+
+/// An upload of a definition cannot be made so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UploadProblem {
+    /// The key of the upload in the definition.
+    pub at: &'static str,
+    pub message: String,
+}
+
+impl UploadProblem {
+    pub(crate) fn at(at: &'static str, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { at, message }
+    }
 }
 
 /// Bytes that were uploaded so far.

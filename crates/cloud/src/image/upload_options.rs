@@ -3,22 +3,7 @@
 use domain::launch::Cause;
 use serde_json::{Map, Value};
 
-use super::target::ImageError;
-
-/// An upload of a definition cannot be made so.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UploadProblem {
-    /// The key of the upload in the definition.
-    pub at: &'static str,
-    pub message: String,
-}
-
-impl UploadProblem {
-    pub(crate) fn at(at: &'static str, message: impl Into<String>) -> Self {
-        let message = message.into();
-        Self { at, message }
-    }
-}
+use super::target::{ImageError, UploadProblem};
 
 /// The values that an option takes.
 #[derive(Clone, Copy, Debug)]
