@@ -110,7 +110,7 @@ pub trait Provider: Send + Sync {
         None
     }
 
-    /// The configuration without which the provider takes no images; `None`: it takes them, or never
+    /// The setting without which the provider takes no images; `None`: it takes them, or never
     /// does.
     fn images_need(&self) -> Option<&'static str> {
         None

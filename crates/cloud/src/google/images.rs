@@ -30,7 +30,7 @@ use crate::{
 
 /// An image takes a minute or more.
 const IMAGE_PAUSE: Duration = Duration::from_secs(5);
-/// Time limit for beginning an image: Google looks at the archive before it answers.
+/// Time limit for beginning an image. A lost answer costs a pause, and nothing else.
 const MAKE_LIMIT: Duration = Duration::from_secs(120);
 const RAW: &str = "raw";
 const TAR_GZ: &str = "tar.gz";
