@@ -23,6 +23,7 @@ import uuid
 
 from azure_pki import Authority, server_certificate
 from azure_state import COMPUTE, ApiError, State
+from azure_storage import ACCOUNT, AUDIENCE, StorageError, error_xml
 
 TOKEN_SECONDS = 3600
 
@@ -36,7 +37,7 @@ class Fake:
         self.state = State()
         self.faults = []
         self.requests = []
-        self.tokens = set()
+        self.tokens = {}  # The audience of each.
         self.secrets = {"hush"}
         self.remaining = {"reads": 11999, "writes": 1199, "deletes": 14999, "PutVM3Min": 239}
         self.authority = None
@@ -55,9 +56,9 @@ class Fake:
             self.authority = Authority()
         return self.authority
 
-    def new_token(self):
+    def new_token(self, audience):
         token = uuid.uuid4().hex
-        self.tokens.add(token)
+        self.tokens[token] = audience
         return token
 
     def take_fault(self, method, path, query):
@@ -97,6 +98,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         with self.fake.lock:
             try:
                 answer = self.route(path, query)
+            except StorageError as error:
+                answer = (error.status, error_xml(error), {"x-ms-error-code": error.code})
             except ApiError as error:
                 answer = (error.status, error.body(), error.headers)
             except RuntimeError as error:
@@ -134,6 +137,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.token()
         if path.startswith("/metadata/"):
             return self.metadata(path)
+        if path.startswith(f"{ACCOUNT}/"):
+            self.authorize(AUDIENCE)
+            status, headers, text = self.fake.state.storage.handle(
+                self.command, path, self.query, self.headers, self.body)
+            return status, text, headers
         self.authorize()
         if not re.fullmatch(r"\d{4}-\d\d-\d\d(-preview)?", self.query.get("api-version", "")):
             raise ApiError(400, "MissingApiVersionParameter", "api-version is missing")
@@ -177,7 +185,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 return 401, refused, {}
         elif form.get("client_secret") not in self.fake.secrets:
             return 401, refused, {}
-        return 200, self.token_body(TOKEN_SECONDS), {}
+        return 200, self.token_body(TOKEN_SECONDS, form["scope"].removesuffix("/.default")), {}
 
     def is_assertion(self, text, client_id):
         head, claims, _ = (part + "=" * (-len(part) % 4) for part in text.split("."))
@@ -186,15 +194,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
         named = head.get("x5t#S256") or head.get("x5t")
         return bool(named) and claims.get("iss") == claims.get("sub") == client_id
 
-    def token_body(self, seconds):
-        token = self.fake.new_token()
+    def token_body(self, seconds, audience):
+        token = self.fake.new_token(audience)
         return {"token_type": "Bearer", "expires_in": seconds, "access_token": token}
 
     def metadata(self, path, name=None):
         if self.headers.get("metadata") != "true":
             return 400, {"error": "Bad request. Required metadata header not specified"}, {}
         if path == "/metadata/identity/oauth2/token":
-            body = self.token_body(TOKEN_SECONDS)
+            body = self.token_body(TOKEN_SECONDS, self.query.get("resource", ""))
             return 200, {**body, "expires_in": str(TOKEN_SECONDS)}, {}
         state = self.fake.state
         if path == "/metadata/instance":
@@ -208,9 +216,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return 200, {"encoding": "pkcs7", "signature": signature}, {}
         return 404, {"error": "not found"}, {}
 
-    def authorize(self):
+    def authorize(self, audience=None):
         token = self.headers.get("authorization", "").removeprefix("Bearer ")
-        if token not in self.fake.tokens:
+        known = self.fake.tokens.get(token)
+        is_storage = audience is not None
+        if known is None or (known == AUDIENCE) != is_storage:
+            if is_storage:
+                raise StorageError(401, "InvalidAuthenticationInfo", "The token is invalid.")
             raise ApiError(401, "InvalidAuthenticationToken", "The access token is invalid.",
                            {"WWW-Authenticate": "Bearer"})
 
@@ -242,6 +254,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return 200, sorted(fake.state.resources), {}
         elif name == "resource":
             return 200, fake.state.resources.get(body["id"].lower()), {}
+        elif name == "blobs":
+            kept = fake.state.storage
+            kept.page = body.get("page", kept.page)
+            return 200, sorted(kept.blobs), {}
         elif name == "document":
             return 200, {"document": fake.pki().document(**body)}, {}
         elif name == "authority":
@@ -255,12 +271,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def reply(self, status, body, headers):
         text = b"" if body is None else json.dumps(body).encode()
+        if isinstance(body, str):
+            text = body.encode()
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, str(value))
-        if text:
+        if text and "Content-Type" not in headers:
             self.send_header("Content-Type", "application/json; charset=utf-8")
-        self.send_header("Content-Length", str(len(text)))
+        if "Content-Length" not in headers:
+            self.send_header("Content-Length", str(len(text)))
         self.send_header("x-ms-request-id", str(uuid.uuid4()))
         self.end_headers()
         if self.command != "HEAD":

@@ -4,6 +4,8 @@ import copy
 import re
 import uuid
 
+from azure_images import IMAGE, NESTED, VERSION, boot_problem, problem_of
+from azure_storage import Storage
 from azure_templates import BadTemplate, Template
 
 ID = re.compile(
@@ -16,7 +18,11 @@ NIC, IP = f"{NETWORK}/networkInterfaces", f"{NETWORK}/publicIPAddresses"
 NET = f"{NETWORK}/virtualNetworks"
 DEPLOYMENT = "Microsoft.Resources/deployments"
 SPEC = "Microsoft.Resources/templateSpecs"
-KINDS = [VM, DISK, NIC, IP, NET, f"{NETWORK}/networkSecurityGroups", DEPLOYMENT, SPEC]
+KINDS = [VM, DISK, IMAGE, VERSION, NIC, IP, NET, f"{NETWORK}/networkSecurityGroups", DEPLOYMENT,
+         SPEC]
+# Known to the fake alone.
+HIDDEN = ("canceled", "createdTime", "disk", "diskBytes", "failure", "operation", "operations",
+          "power")
 NAMES = {kind.lower(): kind for kind in KINDS}
 
 
@@ -42,7 +48,9 @@ class State:
         self.groups = {}
         self.resources = {}
         self.operations = {}
-        self.settings = {"polls": 1, "page": 1000, "retry_after": 0,
+        self.storage = Storage()
+        self.settings = {"polls": 1, "galleries": ["ci/debian"],
+                         "page": 1000, "retry_after": 0,
                          "locations": ["eastus", "westus"], "created": "2026-09-21T00:00:00.1234567Z"}
 
     # --- requests ---
@@ -52,7 +60,7 @@ class State:
         operation = OPERATION.search(path)
         if operation and method == "GET":
             return self.poll(operation["id"] or operation["id2"])
-        one = ID.fullmatch(path)
+        one = NESTED.fullmatch(path) or ID.fullmatch(path)
         if one:
             return self.on_resource(method, path, one, query, body)
         group = re.fullmatch(r"/subscriptions/[^/]+/resourcegroups/([^/]+)", path, re.I)
@@ -206,8 +214,11 @@ class State:
 
     def on_resource(self, method, path, match, query, body):
         self.group(match["group"])
-        kind, rest = self.kind(match["type"]), (match["rest"] or "").lower()
-        own = path[:match.start("rest")] if match["rest"] else path
+        if match.re is NESTED:
+            kind, rest, own = VERSION, "", path
+        else:
+            kind, rest = self.kind(match["type"]), (match["rest"] or "").lower()
+            own = path[:match.start("rest")] if match["rest"] else path
         if kind == SPEC:
             own, rest = path, ""
         if method == "PUT" and not rest:
@@ -244,6 +255,8 @@ class State:
             raise not_found(found["id"] + rest)
         if rest:
             raise not_found(found["id"] + rest)
+        if kind in (IMAGE, VERSION) and "operation" in found:
+            self.poll(found["operation"])  # Time passes for those who look at the image, too.
         shown = self.shown(found)
         if kind == VM and query.get("$expand") == "instanceView":
             shown["properties"]["instanceView"] = self.instance_view(found)
@@ -251,7 +264,7 @@ class State:
 
     def shown(self, found):
         shown = copy.deepcopy(found)
-        for key in ("power", "operations", "canceled", "createdTime", "failure"):
+        for key in HIDDEN:
             shown.pop(key, None)
         (shown["properties"].get("osProfile") or {}).pop("adminPassword", None)
         return shown
@@ -275,6 +288,7 @@ class State:
             made["failure"] = error
 
         headers = self.begin(kind.split("/")[0], succeed, failure=fail)
+        made["operation"] = next(reversed(self.operations))
         return (200 if before else 201), self.shown(made), headers
 
     def make(self, id, kind, name, body, before=None):
@@ -292,6 +306,11 @@ class State:
             self.attach_interface(made, before)
         if kind == VM:
             self.attach_machine(made, before)
+        if kind in (IMAGE, VERSION):
+            problem = problem_of(made, self.storage, self.settings)
+            if problem:
+                status = 404 if problem[0] == "ParentResourceNotFound" else 400
+                raise ApiError(status, *problem)
         if kind == NET:
             for subnet in properties.get("subnets", []):
                 subnet["id"] = f"{id}/subnets/{subnet['name']}"
@@ -319,6 +338,9 @@ class State:
         properties = made["properties"]
         if (properties.get("hardwareProfile") or {}).get("vmSize") == "Standard_Unavailable":
             raise ApiError(409, "SkuNotAvailable", "The requested size is not available")
+        problem = boot_problem(made, self.resources)
+        if problem:
+            raise ApiError(404, "ImageNotFound", problem)
         if before:
             old, new = before["properties"].get("osProfile"), properties.get("osProfile")
             if old != new:

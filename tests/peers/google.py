@@ -27,6 +27,8 @@ Besides Google's API:
     GET  /_fake/instances           all machines
     GET  /_fake/disks               the names of all disks
     POST /_fake/disk-time           {"time"}: when disks are made and detached from now on
+    GET  /_fake/image/NAME          size and content of this image's disk
+    GET  /_fake/objects             the names of all objects
     GET  /_fake/calls               all calls so far: [{"call", "path", "query", "body"}]
 """
 
@@ -45,9 +47,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
+import google_images
 from discovery import Discovery
 from google_compute import Refused, compute, not_found, preempt, stamp
 from google_metadata import Text, metadata
+from google_storage import Storage, storage
 
 AUDIENCE = "https://oauth2.googleapis.com/token"
 # An operation ends when it was asked about this many times.
@@ -106,6 +110,8 @@ class Faults:
     {"call": pattern, "operation": code, "message": m} the operation fails with this code
     {"call": pattern, "hang": true}                    the operation never ends
     {"call": pattern, "unreachable": zone}             a list lacks this zone
+    {"call": pattern, "damage": true}                  an object arrives with another byte
+    {"call": pattern, "skip": n, ...}                  lets n calls pass before
     """
 
     def __init__(self):
@@ -117,6 +123,9 @@ class Faults:
     def take(self, call):
         for fault in self.waiting:
             if fault["times"] > 0 and fnmatch.fnmatch(call, fault["call"]):
+                if fault.get("skip", 0) > 0:
+                    fault["skip"] -= 1
+                    continue
                 fault["times"] -= 1
                 return fault
         return {}
@@ -139,6 +148,8 @@ class World:
         self.operations = {}  # By project, zone and name.
         self.requests = {}  # By request id: the content and the operation.
         self.notices = set()  # The ids of machines that will be taken away.
+        self.images = google_images.Images()
+        self.storage = Storage()
         self.number = 4_000_000_000_000_000_000
         self.root = ""
 
@@ -292,6 +303,7 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     world = None
     discovery = None
+    storage_discovery = None
 
     def log_message(self, *_):
         pass
@@ -315,7 +327,8 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         is_text = isinstance(body, Text)
-        data = (body if is_text else json.dumps(body)).encode()
+        text = "" if body is None else body if is_text else json.dumps(body)
+        data = text.encode()
         self.send_response(status)
         self.send_header("content-type", "text/plain" if is_text else "application/json")
         self.send_header("content-length", str(len(data)))
@@ -334,7 +347,8 @@ class Handler(BaseHTTPRequestHandler):
                 raise Refused(fault["status"], fault.get("reason", "made_up"), "made up")
             form = {key: values[-1] for key, values in parse_qs(content.decode()).items()}
             return 200, {}, grant(world, form)
-        body = json.loads(content) if content else None
+        is_data = parts[0] == "upload"
+        body = json.loads(content) if content and not is_data else None
         with world.lock:
             if parts[0] == "_fake":
                 return 200, {}, self.fake(parts[1:], query, body)
@@ -348,11 +362,16 @@ class Handler(BaseHTTPRequestHandler):
                 if self.headers.get("metadata-flavor") != "Google":
                     raise Refused(403, "forbidden", "Missing Metadata-Flavor:Google header.")
                 return 200, {}, new_token(world)
-            return 200, {}, self.api(parts, query, body)
+            return 200, {}, self.api(parts, query, body, content)
 
-    def api(self, parts, query, body):
-        world = self.world
+    def api(self, parts, query, body, content):
+        world, discovery = self.world, self.discovery
         match parts:
+            case ["compute", "v1", "projects", project, "global", *rest]:
+                call, make = google_images.calls(world, self.command, project, rest, query, body)
+            case ["storage", *_] | ["upload", *_]:
+                call, make = storage(world, self.command, parts, query, body, content)
+                discovery = self.storage_discovery
             case ["compute", "v1", "projects", *rest] if rest:
                 call, make = compute(world, self.command, rest, query, body)
             case ["v1", "projects", _, "serviceAccounts", name]:
@@ -371,17 +390,16 @@ class Handler(BaseHTTPRequestHandler):
             message = fault.get("message", "made up")
             reason = fault.get("reason", "backendError")
             raise Refused(fault["status"], reason, message, fault.get("retryAfter"))
-        self.check_request(call, query, body)
+        if discovery and call in discovery.methods:
+            self.refuse_if_any(discovery.check_request(call, query, body))
+        if call == "instances.insert":
+            google_images.check_boot_disks(world, body)
         answer = make(fault)
-        if self.discovery and call in self.discovery.methods:
-            self.refuse_if_any(self.discovery.check_answer(call, answer))
+        if discovery and call in discovery.methods and answer is not None:
+            self.refuse_if_any(discovery.check_answer(call, answer))
         if fault.get("drop") == "after":
             raise Dropped
         return answer
-
-    def check_request(self, call, query, body):
-        if self.discovery and call in self.discovery.methods:
-            self.refuse_if_any(self.discovery.check_request(call, query, body))
 
     def refuse_if_any(self, problems):
         if problems:
@@ -405,6 +423,10 @@ class Handler(BaseHTTPRequestHandler):
                 return sorted(disk["name"] for disk in world.disks.values())
             case ["disk-time"]:
                 world.disk_time = body["time"]
+            case ["image", name]:
+                return google_images.content(world, name)
+            case ["objects"]:
+                return [name for _, name in sorted(world.storage.objects)]
             case ["signing-key"]:
                 return {"kid": world.signing[-1].kid, "private_key": world.signing[-1].private}
             case ["rotate"]:
@@ -443,7 +465,9 @@ def main():
         world = World(folder)
         Handler.world = world
         if os.environ.get("TEST_GOOGLE_DISCOVERY"):
-            Handler.discovery = Discovery(os.environ["TEST_GOOGLE_DISCOVERY"])
+            document = Path(os.environ["TEST_GOOGLE_DISCOVERY"])
+            Handler.discovery = Discovery(document)
+            Handler.storage_discovery = Discovery(document.with_name("storage.v1.json"))
         server = ThreadingHTTPServer(("127.0.0.1", arguments.port), Handler)
         server.daemon_threads = True
         world.root = f"http://127.0.0.1:{server.server_port}"

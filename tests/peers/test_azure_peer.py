@@ -13,16 +13,20 @@ import time
 import urllib.request
 
 import pytest
+from azure.core import MatchConditions
 from azure.core.credentials import AccessToken, AccessTokenInfo
 from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
 from azure.mgmt.compute import ComputeManagementClient
 from azure.mgmt.network import NetworkManagementClient
 from azure.mgmt.resource.deployments import DeploymentsMgmtClient
 from azure.mgmt.resource.resources import ResourceManagementClient
+from azure.storage.blob import BlobClient, ContainerClient
 
 FAKE = pathlib.Path(__file__).with_name("azure.py")
 SUBSCRIPTION = "11111111-2222-3333-4444-555555555555"
 LOCATION = "westus"
+# Of storage: the version that the provider uses.
+API = "2021-12-02"
 
 
 class Azure:
@@ -212,6 +216,92 @@ def test_a_template_makes_a_machine(azure):
         azure.deployments.deployments.begin_create_or_update("rg", "d2", body).result()
     assert refused.value.error.code == "InvalidTemplate"
     azure.deployments.deployments.begin_delete("rg", "d").result()
+
+
+def vhd(azure, name, size=1024**2):
+    """Sends an empty fixed disk as a page blob, by Azure's own client of blobs."""
+    credential = StorageToken(azure)
+    options = {"connection_verify": azure.certificate, "retry_total": 0, "api_version": API}
+    url = f"{azure.url}/storage-1"
+    blob = BlobClient(url, "images", name, credential=credential, **options)
+    footer = bytearray(512)
+    footer[0:8], footer[60:64] = b"conectix", (2).to_bytes(4)
+    footer[48:56] = size.to_bytes(8)
+    footer[64:68] = (~sum(footer) & 0xFFFFFFFF).to_bytes(4)
+    blob.create_page_blob(size + 512)
+    blob.upload_page(bytes(footer), size, 512, validate_content=True)
+    return blob
+
+
+class StorageToken:
+    """A token for blobs."""
+
+    def __init__(self, azure):
+        self.azure = azure
+
+    def get_token(self, *scopes, **_):
+        form = f"grant_type=client_credentials&client_id=c&client_secret=hush&scope={scopes[0]}"
+        token = self.azure.call("/tenant/oauth2/v2.0/token", form.encode())["access_token"]
+        return AccessToken(token, int(time.time()) + 3600)
+
+
+def test_blobs_are_written_listed_and_deleted(azure):
+    blob = vhd(azure, "a/b.vhd")
+    blob.set_sequence_number("max", 7)
+    blob.set_sequence_number("max", 3)
+    found = blob.get_blob_properties()
+    assert (found.size, found.page_blob_sequence_number) == (1024**2 + 512, 7)
+    with pytest.raises(ResourceExistsError):
+        blob.create_page_blob(512, match_condition=MatchConditions.IfMissing)
+    vhd(azure, "a/c.vhd")
+    azure.steer("blobs", {"page": 1})
+    url = f"{azure.url}/storage-1"
+    container = ContainerClient(url, "images", credential=StorageToken(azure),
+                                connection_verify=azure.certificate, api_version=API)
+    assert list(container.list_blob_names(name_starts_with="a/")) == ["a/b.vhd", "a/c.vhd"]
+    blob.delete_blob()
+    with pytest.raises(ResourceNotFoundError):
+        blob.get_blob_properties()
+
+
+def test_images_are_made_of_blobs(azure):
+    azure.resources.resource_groups.create_or_update("rg", {"location": LOCATION})
+    blob = vhd(azure, "disk.vhd")
+    disk = {"osType": "Linux", "osState": "Generalized", "blobUri": blob.url}
+    body = {"location": LOCATION, "tags": {"a": "b"}, "properties": {
+        "hyperVGeneration": "V2", "storageProfile": {"osDisk": disk}}}
+    made = azure.compute.images.begin_create_or_update("rg", "debian", body).result()
+    assert (made.provisioning_state, made.tags) == ("Succeeded", {"a": "b"})
+    listed = azure.compute.images.list_by_resource_group("rg")
+    assert [image.name for image in listed] == ["debian"]
+    disk["blobUri"] = blob.url + "x"
+    with pytest.raises(HttpResponseError) as refused:
+        azure.compute.images.begin_create_or_update("rg", "other", body).result()
+    assert refused.value.error.code == "InvalidParameter"
+    azure.compute.images.begin_delete("rg", "debian").result()
+    with pytest.raises(ResourceNotFoundError):
+        azure.compute.images.get("rg", "debian")
+
+
+def test_versions_of_a_gallery_are_made_of_blobs(azure):
+    azure.resources.resource_groups.create_or_update("rg", {"location": LOCATION})
+    blob = vhd(azure, "disk.vhd")
+    account = "/subscriptions/s/resourceGroups/rg/providers/Microsoft.Storage/storageAccounts/a"
+    body = {"location": LOCATION, "tags": {"a": "b"}, "properties": {
+        "publishingProfile": {"targetRegions": [{"name": LOCATION}]},
+        "storageProfile": {"osDiskImage": {"source": {
+            "uri": blob.url, "storageAccountId": account}}}}}
+    versions = azure.compute.gallery_image_versions
+    made = versions.begin_create_or_update("rg", "ci", "debian", "0.1.2", body).result()
+    assert made.provisioning_state == "Succeeded"
+    query = "resourceType eq 'Microsoft.Compute/galleries/images/versions'"
+    found = list(azure.resources.resources.list(filter=query, expand="provisioningState"))
+    assert [(it.id, it.tags) for it in found] == [(made.id, {"a": "b"})]
+    with pytest.raises(ResourceNotFoundError):
+        versions.begin_create_or_update("rg", "ci", "unknown", "0.1.2", body).result()
+    versions.begin_delete("rg", "ci", "debian", "0.1.2").result()
+    with pytest.raises(ResourceNotFoundError):
+        versions.get("rg", "ci", "debian", "0.1.2")
 
 
 def test_documents_are_verified_by_openssl(azure, tmp_path):

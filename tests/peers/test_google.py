@@ -1,9 +1,14 @@
 """Google's own clients drive the fake of Google, so that it is what they expect."""
 
+import base64
+import gzip
+import hashlib
+import io
 import json
 import os
 import subprocess
 import sys
+import tarfile
 import time
 import urllib.request
 from pathlib import Path
@@ -16,6 +21,9 @@ from google.api_core import exceptions
 from google.auth import crypt, jwt
 from google.cloud import compute_v1
 from google.oauth2 import credentials, id_token, service_account
+from googleapiclient import discovery as api
+from googleapiclient import errors
+from googleapiclient.http import MediaInMemoryUpload
 
 HERE = Path(__file__).parent
 DOCUMENTS = Path(googleapiclient.__file__).parent / "discovery_cache/documents"
@@ -47,6 +55,22 @@ class Fake:
         transport = cls.get_transport_class("rest")
         token = credentials.Credentials(self.credentials.token)
         return cls(transport=transport(host=host, url_scheme="http", credentials=token))
+
+    def storage(self):
+        self.client(compute_v1.ImagesClient)  # Makes the token valid.
+        token = credentials.Credentials(self.credentials.token)
+        options = {"api_endpoint": f"{self.url}/storage/v1/"}
+        document = (DOCUMENTS / "storage.v1.json").read_text()
+        document = document.replace("https://storage.googleapis.com/", f"{self.url}/")
+        return api.build_from_document(document, credentials=token, client_options=options)
+
+    def finish_image(self, operation):
+        operations = self.client(compute_v1.GlobalOperationsClient)
+        for _ in range(10):
+            found = operations.get(project=PROJECT, operation=operation.name)
+            if found.status == compute_v1.Operation.Status.DONE:
+                return found
+        raise AssertionError(f"{operation.name} does not end")
 
     def finish(self, operation):
         """Asks about the operation until it has ended. The client's own way knows no other host."""
@@ -165,6 +189,79 @@ def test_a_preempted_machine_has_an_operation(fake, instances):
         filter=f'(targetId = {machine.id}) (operationType = "compute.instances.preempted")',
     )
     assert len(list(operations.list(request))) == 1
+
+
+def put(storage, name, content):
+    media = MediaInMemoryUpload(content, "application/octet-stream")
+    return storage.objects().insert(bucket="images", name=name, media_body=media).execute()
+
+
+def test_objects_are_sent_composed_listed_and_deleted(fake):
+    storage = fake.storage()
+    made = put(storage, "a/1", b"one")
+    assert made["md5Hash"] == base64.b64encode(hashlib.md5(b"one").digest()).decode()
+    put(storage, "a/2", b"two")
+    body = {"sourceObjects": [{"name": "a/1"}, {"name": "a/2"}], "destination": {}}
+    request = storage.objects().compose(
+        destinationBucket="images", destinationObject="b/all", body=body
+    )
+    assert request.execute()["size"] == "6"
+    listed = storage.objects().list(bucket="images", prefix="a/").execute()
+    assert [item["name"] for item in listed["items"]] == ["a/1", "a/2"]
+    listed = storage.objects().list(bucket="images", delimiter="/", maxResults=1).execute()
+    assert listed["prefixes"] == ["a/"] and listed["nextPageToken"]
+    storage.objects().delete(bucket="images", object="b/all").execute()
+    with pytest.raises(errors.HttpError) as refused:
+        storage.objects().get(bucket="images", object="b/all").execute()
+    assert refused.value.status_code == 404
+
+
+def archive(size=1024**3):
+    """A disk of zeros as Google takes it."""
+    header = tarfile.TarInfo("disk.raw")
+    header.size = size
+    packed = io.BytesIO()
+    with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=1) as file:
+        file.write(header.tobuf(tarfile.GNU_FORMAT))
+        for _ in range(0, size, 1024**2):
+            file.write(bytes(min(size, 1024**2)))
+        file.write(bytes(1024))
+    return packed.getvalue()
+
+
+def test_images_are_made_of_archives_listed_and_deleted(fake):
+    put(fake.storage(), "disk.tar.gz", archive())
+    put(fake.storage(), "small.tar.gz", archive(1024))
+    images = fake.client(compute_v1.ImagesClient)
+
+    def image(name, source="disk"):
+        link = f"https://storage.googleapis.com/images/{source}.tar.gz"
+        disk = compute_v1.RawDisk(source=link, container_type="TAR")
+        feature = compute_v1.GuestOsFeature(type_="GVNIC")
+        resource = compute_v1.Image(
+            name=name, raw_disk=disk, labels={"a": name}, family="ci", guest_os_features=[feature]
+        )
+        return images.insert(project=PROJECT, image_resource=resource)
+
+    operation = image("debian")
+    assert images.get(project=PROJECT, image="debian").status == "PENDING"
+    assert not fake.finish_image(operation).error.errors
+    assert images.get(project=PROJECT, image="debian").status == "READY"
+    with pytest.raises(exceptions.Conflict):
+        image("debian")
+    with pytest.raises(exceptions.BadRequest):
+        image("small", "small")
+    fake.finish_image(image("fedora"))
+    request = compute_v1.ListImagesRequest(project=PROJECT, max_results=1)
+    assert names(images.list(request)) == ["debian", "fedora"]
+    request.filter = "labels.a = debian"
+    assert names(images.list(request)) == ["debian"]
+    fake.act("faults", [{"call": "images.insert", "operation": "QUOTA_EXCEEDED"}])
+    ended = fake.finish_image(image("third"))
+    assert [error.code for error in ended.error.errors] == ["QUOTA_EXCEEDED"]
+    fake.finish_image(images.delete(project=PROJECT, image="debian"))
+    with pytest.raises(exceptions.NotFound):
+        images.get(project=PROJECT, image="debian")
 
 
 def test_zones_are_listed(fake):

@@ -6,6 +6,7 @@
 
 mod admin;
 mod arm;
+mod blobs;
 mod bodies;
 mod config;
 mod document;
@@ -13,6 +14,7 @@ mod ending;
 mod error;
 mod groups;
 mod identity;
+mod images;
 mod inherited;
 mod issuers;
 mod launch_config;
@@ -29,6 +31,7 @@ mod tags;
 #[cfg(test)]
 mod tests;
 mod token;
+mod vhd;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -53,6 +56,7 @@ use self::arm::Arm;
 use self::error::AZURE;
 use self::groups::ResourceGroups;
 use self::identity::VmIds;
+use self::images::AzureImages;
 use self::issuers::Issuers;
 use self::launch_config::AzureLaunch;
 use self::site::Site;
@@ -63,9 +67,9 @@ use crate::provider::refuse_if_any;
 use crate::signing::http::{Http, read_bounded};
 use crate::vendor::{Rest, Tokens};
 use crate::{
-    CloudError, Fills, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine, Leftover,
-    Machines, OwnedPage, Place, PlacesUnknown, PoolResourceMaker, Provider, ProviderContext,
-    Region, SetupError, Sighting, Verification, VerifyError,
+    CloudError, Fills, IdentityClaim, ImageTarget, LaunchError, LaunchOrder, LaunchedMachine,
+    Leftover, Machines, OwnedPage, Place, PlacesUnknown, PoolResourceMaker, Provider,
+    ProviderContext, Region, SetupError, Sighting, Verification, VerifyError,
 };
 
 const SCHEMA: &str = "worker-manager/v1/config-azure.json";
@@ -83,11 +87,15 @@ pub struct AzureProvider {
     groups: ResourceGroups,
     roots_file: Option<PathBuf>,
     issuers: RwLock<Arc<Issuers>>,
+    /// `None`: no storage is configured for images.
+    images: Option<AzureImages>,
 }
 
 impl AzureProvider {
     pub fn new(config: &AzureConfig, context: ProviderContext) -> Self {
         let config = config.clone();
+        let images = config.image_storage.clone();
+        let images = images.map(|storage| AzureImages::new(&config, storage, &context));
         let http = Http::default();
         let source = AzureTokens {
             source: config.credentials,
@@ -112,6 +120,7 @@ impl AzureProvider {
             groups: ResourceGroups::default(),
             roots_file: config.identity_roots_file,
             issuers: RwLock::new(Arc::new(Issuers::new(&[]))),
+            images,
         }
     }
 
@@ -225,6 +234,15 @@ impl Provider for AzureProvider {
 
     fn machines(&self) -> Option<&dyn Machines> {
         Some(self)
+    }
+
+    fn images(&self) -> Option<&dyn ImageTarget> {
+        self.images.as_ref().map(|it| it as &dyn ImageTarget)
+    }
+
+    fn images_need(&self) -> Option<&'static str> {
+        let needs = self.images.is_none();
+        needs.then_some("image_storage is set in its section of the configuration")
     }
 }
 

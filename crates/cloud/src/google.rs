@@ -5,12 +5,16 @@
 //! request id made from the launch token, so Google does not make it twice, and carries the token
 //! as a label.
 
+mod bucket;
 mod certificates;
 mod compute;
 mod config;
 mod credentials;
+mod disk_archive;
 mod error;
 mod identity;
+mod image_labels;
+mod images;
 mod labels;
 mod launch;
 mod leftovers;
@@ -34,11 +38,13 @@ use serde_json::Value;
 
 pub use config::{BadGoogleConfig, GoogleConfig};
 
+use self::bucket::{Bucket, deployment_folder};
 use self::certificates::Certificates;
 use self::compute::Compute;
 use self::credentials::GoogleTokens;
 use self::error::GOOGLE;
 use self::identity::Expected;
+use self::images::GoogleImages;
 use self::listing::Listing;
 use self::responses::ServiceAccount;
 use self::row::region_of;
@@ -46,10 +52,10 @@ use self::zones::Zones;
 use crate::price_table::ConfiguredPrices;
 use crate::provider::refuse_if_any;
 use crate::signing::http::Http;
-use crate::vendor::{Operations, Rest, Tokens};
+use crate::vendor::{Notes, Operations, Rest, Tokens};
 use crate::{
-    CloudError, Fills, IdentityClaim, Machines, Place, PlacesUnknown, Provider, ProviderContext,
-    SetupError, Verification, VerifyError,
+    CloudError, Fills, IdentityClaim, ImageTarget, Machines, Place, PlacesUnknown, Provider,
+    ProviderContext, SetupError, Verification, VerifyError,
 };
 
 const SCHEMA: &str = "worker-manager/v1/config-google.json";
@@ -77,6 +83,8 @@ pub struct GoogleProvider {
     /// Google has no call that tells the price of a machine type.
     prices: ConfiguredPrices,
     zones: Zones,
+    /// `None`: no bucket is configured for images.
+    images: Option<GoogleImages>,
 }
 
 impl GoogleProvider {
@@ -89,6 +97,7 @@ impl GoogleProvider {
             prices,
             spot_prices,
             price_file,
+            image_bucket,
             endpoints,
         } = config.clone();
         let http = Http::default();
@@ -105,6 +114,18 @@ impl GoogleProvider {
             iam: rest(&endpoints.iam),
             project: project.clone(),
         };
+        let images = image_bucket.map(|name| GoogleImages {
+            compute: rest(&endpoints.compute).renewing_tokens(),
+            bucket: Bucket {
+                rest: rest(&endpoints.storage).renewing_tokens(),
+                name,
+                folder: deployment_folder(&context.root_url, &context.id),
+            },
+            project: project.clone(),
+            provider_id: context.id.clone(),
+            root_url: context.root_url.clone(),
+            operations: Notes::default(),
+        });
         let clock = Arc::clone(&context.clock);
         Self {
             certificates: Certificates::new(endpoints.certificates, http.clone(), clock),
@@ -122,6 +143,7 @@ impl GoogleProvider {
             inherited: Listing::default(),
             prices: ConfiguredPrices::new(prices, spot_prices, price_file),
             zones: Zones::default(),
+            images,
         }
     }
 
@@ -251,5 +273,14 @@ impl Provider for GoogleProvider {
 
     fn machines(&self) -> Option<&dyn Machines> {
         Some(self)
+    }
+
+    fn images(&self) -> Option<&dyn ImageTarget> {
+        self.images.as_ref().map(|it| it as &dyn ImageTarget)
+    }
+
+    fn images_need(&self) -> Option<&'static str> {
+        let needs = self.images.is_none();
+        needs.then_some("image_bucket is set in its section of the configuration")
     }
 }

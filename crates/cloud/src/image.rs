@@ -13,6 +13,8 @@ mod provenance;
 mod redact;
 mod supervisor;
 mod target;
+mod upload_file;
+mod upload_options;
 
 pub use artifact_folder::{FolderStore, MAX_ENTRIES as MAX_FOLDER_STORE_ENTRIES};
 pub use artifact_settings::{ArtifactStoreSettings, FolderSettings};
@@ -44,5 +46,9 @@ pub use supervisor::run_build_part;
 pub(crate) use target::check_format;
 pub use target::{
     BadUploadToken, ImageError, ImageTarget, ImageUpload, MAX_TOKEN_CHARS, OwnedImage, Retry,
-    UploadProgress, UploadState, UploadToken, UploadedImage,
+    UploadProblem, UploadProgress, UploadState, UploadToken, UploadedImage,
+};
+pub(crate) use upload_file::{UploadFile, joined};
+pub(crate) use upload_options::{
+    KnownOptions, OptionValues, option_problems, refuse_problems, text_option,
 };

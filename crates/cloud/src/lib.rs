@@ -61,7 +61,7 @@ pub use identity::identity_token;
 pub(crate) use image::SmallDisk;
 pub use image::{
     BadUploadToken, Checksum, ImageError, ImageTarget, ImageUpload, OwnedImage, Retry,
-    UploadProgress, UploadState, UploadToken, UploadedImage, checksum_of,
+    UploadProblem, UploadProgress, UploadState, UploadToken, UploadedImage, checksum_of,
 };
 pub(crate) use image::{check_format, hex, sha256_of};
 pub use leftovers::Leftover;

@@ -186,6 +186,10 @@ impl Provider for PanicGuard {
     fn images(&self) -> Option<&dyn ImageTarget> {
         self.provider.images()
     }
+
+    fn images_need(&self) -> Option<&'static str> {
+        self.provider.images_need()
+    }
 }
 
 #[async_trait]

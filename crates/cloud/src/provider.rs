@@ -112,6 +112,12 @@ pub trait Provider: Send + Sync {
     fn images(&self) -> Option<&dyn ImageTarget> {
         None
     }
+
+    /// The setting without which the provider takes no images; `None`: it takes them, or never
+    /// does.
+    fn images_need(&self) -> Option<&'static str> {
+        None
+    }
 }
 
 /// Makes and ends machines. Knows nothing of demand, of limits on pools, or of the database.

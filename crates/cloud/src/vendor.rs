@@ -5,6 +5,7 @@
 
 mod endpoint;
 mod error;
+mod notes;
 mod operations;
 mod pause;
 #[cfg(test)]
@@ -15,7 +16,8 @@ mod tokens;
 
 pub(crate) use endpoint::is_endpoint;
 pub(crate) use error::{CauseTable, Failure, Vendor, VendorError};
+pub(crate) use notes::Notes;
 pub(crate) use operations::{AskOperation, Operations, Progress};
 pub(crate) use request::{Ask, Content};
-pub(crate) use rest::{Answer, Page, Rest, all_pages};
+pub(crate) use rest::{Answer, Page, RawAnswer, Rest, all_pages};
 pub(crate) use tokens::{Token, TokenSource, Tokens};

@@ -299,6 +299,10 @@ impl Provider for RateLimitedProvider {
         self.provider.images()
     }
 
+    fn images_need(&self) -> Option<&'static str> {
+        self.provider.images_need()
+    }
+
     fn machines(&self) -> Option<&dyn Machines> {
         self.provider.machines().map(|_| self as &dyn Machines)
     }

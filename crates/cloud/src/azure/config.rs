@@ -28,10 +28,35 @@ pub struct AzureConfig {
     pub(crate) price_file: Option<PathBuf>,
     /// Certificates of further authorities that may sign attested documents.
     pub(crate) identity_roots_file: Option<PathBuf>,
+    /// Where images go through. `None`: no images are taken.
+    pub(crate) image_storage: Option<ImageStorage>,
     /// The address of Resource Manager.
     pub(crate) endpoint: String,
     pub(crate) login_endpoint: String,
     pub(crate) metadata_endpoint: String,
+}
+
+/// A container for the blobs of images.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ImageStorage {
+    pub(crate) account: String,
+    pub(crate) container: String,
+    /// The group of the account.
+    pub(crate) resource_group: String,
+    /// Where the account is, normalized.
+    pub(crate) location: String,
+    /// The address of the account's blobs.
+    pub(crate) endpoint: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ImageStorageSection {
+    account: String,
+    container: String,
+    resource_group: Option<String>,
+    location: Option<String>,
+    endpoint: Option<String>,
 }
 
 /// Where access tokens come from.
@@ -75,6 +100,7 @@ struct AzureSection {
     spot_prices: BTreeMap<String, f64>,
     price_file: Option<PathBuf>,
     identity_roots_file: Option<PathBuf>,
+    image_storage: Option<ImageStorageSection>,
     #[serde(default = "default_endpoint")]
     endpoint: String,
     #[serde(default = "default_login_endpoint")]
@@ -98,6 +124,15 @@ pub enum BadAzureConfig {
     Tenant,
     #[error("{key} = {value:?} is not a valid name: use letters, digits, and -_.() only")]
     Name { key: &'static str, value: String },
+    #[error(
+        "image_storage.{key} = {value:?} is not valid: use 3 to {most} lower-case letters{also} and digits"
+    )]
+    ImageStorage {
+        key: &'static str,
+        value: String,
+        most: usize,
+        also: &'static str,
+    },
     #[error("locations must have from 1 to {MAX_LOCATIONS} names like \"westus2\"")]
     Locations,
     #[error(
@@ -132,6 +167,10 @@ impl TryFrom<AzureSection> for AzureConfig {
                 locations.push(location);
             }
         }
+        let image_storage = match section.image_storage {
+            Some(storage) => Some(image_storage(storage, &section.resource_group, &locations)?),
+            None => None,
+        };
         for (key, prices) in [
             ("prices", &section.prices),
             ("spot_prices", &section.spot_prices),
@@ -147,6 +186,7 @@ impl TryFrom<AzureSection> for AzureConfig {
             spot_prices: section.spot_prices,
             price_file: section.price_file,
             identity_roots_file: section.identity_roots_file,
+            image_storage,
             endpoint: endpoint("endpoint", section.endpoint)?,
             login_endpoint: endpoint("login_endpoint", section.login_endpoint)?,
             metadata_endpoint: metadata_endpoint(section.metadata_endpoint)?,
@@ -172,6 +212,58 @@ impl AzureConfig {
 pub(crate) fn normalized_location(name: &str) -> String {
     let parts = name.split_ascii_whitespace();
     parts.collect::<String>().to_ascii_lowercase()
+}
+
+fn image_storage(
+    section: ImageStorageSection,
+    resource_group: &str,
+    locations: &[String],
+) -> Result<ImageStorage, BadAzureConfig> {
+    let ImageStorageSection {
+        account,
+        container,
+        resource_group: own_group,
+        location,
+        endpoint: own_endpoint,
+    } = section;
+    check_storage("account", &account, 24, "")?;
+    check_storage("container", &container, 63, ", hyphens")?;
+    let resource_group = own_group.unwrap_or_else(|| resource_group.to_owned());
+    check_name("image_storage.resource_group", &resource_group)?;
+    let location = location.map(|name| normalized_location(&name));
+    let location = location.or_else(|| locations.first().cloned());
+    let location = location.ok_or(BadAzureConfig::Locations)?;
+    check_name("image_storage.location", &location)?;
+    let usual = || format!("https://{account}.blob.core.windows.net");
+    let address = own_endpoint.unwrap_or_else(usual);
+    Ok(ImageStorage {
+        endpoint: endpoint("image_storage.endpoint", address)?,
+        account,
+        container,
+        resource_group,
+        location,
+    })
+}
+
+fn check_storage(
+    key: &'static str,
+    value: &str,
+    most: usize,
+    also: &'static str,
+) -> Result<(), BadAzureConfig> {
+    let is_plain = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit();
+    let is_inner = |it: u8| is_plain(it) || it == b'-' && !also.is_empty();
+    let is_end = |it: Option<u8>| it.is_some_and(is_plain);
+    let has_ends = is_end(value.bytes().next()) && is_end(value.bytes().last());
+    if (3..=most).contains(&value.len()) && has_ends && value.bytes().all(is_inner) {
+        return Ok(());
+    }
+    Err(BadAzureConfig::ImageStorage {
+        key,
+        value: value.to_owned(),
+        most,
+        also,
+    })
 }
 
 fn default_endpoint() -> String {

@@ -250,30 +250,6 @@ pub(super) async fn vm_id(site: &Site, worker: &Worker) -> Result<Option<String>
     Ok(vm.and_then(|vm| vm["properties"]["vmId"].as_str().map(str::to_owned)))
 }
 
-/// A page of the machines of a Taskcluster in a location. `after` is the address of the page.
-pub(super) async fn inherited_page(
-    site: &Site,
-    location: &str,
-    after: Option<&str>,
-) -> Result<OwnedPage, CloudError> {
-    let filter = format!("location eq '{location}' and resourceType eq '{MACHINES}'");
-    let query = [
-        ("$filter", filter),
-        ("$expand", "createdTime,provisioningState".to_owned()),
-    ];
-    let list = site.arm.paths.all_resources();
-    let (resources, next) = site.arm.page(&list, &query, after).await?;
-    let theirs = resources
-        .iter()
-        .filter(|it| FoundTags::of(it).are_of_taskcluster(&site.id));
-    Ok(OwnedPage {
-        machines: theirs
-            .filter_map(|it| owned_machine(it, location))
-            .collect(),
-        next,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use ::testing::sizes_around;

@@ -4,6 +4,7 @@ mod documented;
 mod ending;
 mod fake;
 mod faults;
+mod images;
 mod inherited;
 mod launching;
 mod leftovers;

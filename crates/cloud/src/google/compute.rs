@@ -171,7 +171,7 @@ impl AskOperation for Compute {
     }
 }
 
-fn with_page(ask: Ask, after: Option<String>) -> Ask {
+pub(super) fn with_page(ask: Ask, after: Option<String>) -> Ask {
     match after {
         Some(token) => ask.with_query("pageToken", token),
         None => ask,

@@ -29,6 +29,8 @@ pub struct GoogleConfig {
     pub(super) spot_prices: BTreeMap<String, f64>,
     /// The operator's file of prices, which is read again when it changes.
     pub(super) price_file: Option<PathBuf>,
+    /// The bucket through which images go. `None`: no images are taken.
+    pub(super) image_bucket: Option<String>,
     pub(super) endpoints: Endpoints,
 }
 
@@ -37,6 +39,7 @@ pub struct GoogleConfig {
 pub(super) struct Endpoints {
     pub(super) compute: String,
     pub(super) iam: String,
+    pub(super) storage: String,
     /// `None`: as the key file says.
     pub(super) token: Option<String>,
     pub(super) certificates: String,
@@ -57,10 +60,13 @@ struct GoogleSection {
     #[serde(default)]
     spot_prices: BTreeMap<String, f64>,
     price_file: Option<PathBuf>,
+    image_bucket: Option<String>,
     #[serde(default = "compute_endpoint")]
     endpoint: String,
     #[serde(default = "iam_endpoint")]
     iam_endpoint: String,
+    #[serde(default = "storage_endpoint")]
+    storage_endpoint: String,
     token_endpoint: Option<String>,
     #[serde(default = "certificates_url")]
     certificates_url: String,
@@ -77,6 +83,10 @@ pub enum BadGoogleConfig {
         "{key} = {value:?} is not a valid name: use lower-case letters, digits, - . : and at most 63 characters"
     )]
     Name { key: &'static str, value: String },
+    #[error(
+        "image_bucket = {0:?} is not the name of a bucket: use 3 to 222 lower-case letters, digits, - _ and ."
+    )]
+    Bucket(String),
     #[error("worker_service_account = {0:?} is neither a unique id (digits) nor an e-mail address")]
     WorkerAccount(String),
     #[error(
@@ -95,10 +105,14 @@ impl TryFrom<GoogleSection> for GoogleConfig {
         for region in &section.regions {
             check_name("regions", region)?;
         }
+        if let Some(bucket) = section.image_bucket.as_ref().filter(|it| !is_bucket(it)) {
+            return Err(BadGoogleConfig::Bucket(bucket.clone()));
+        }
         check_account(&section.worker_service_account)?;
         for (key, url) in [
             ("endpoint", Some(&section.endpoint)),
             ("iam_endpoint", Some(&section.iam_endpoint)),
+            ("storage_endpoint", Some(&section.storage_endpoint)),
             ("token_endpoint", section.token_endpoint.as_ref()),
             ("certificates_url", Some(&section.certificates_url)),
             ("metadata_endpoint", Some(&section.metadata_endpoint)),
@@ -125,9 +139,11 @@ impl TryFrom<GoogleSection> for GoogleConfig {
             prices: section.prices,
             spot_prices: section.spot_prices,
             price_file: section.price_file,
+            image_bucket: section.image_bucket,
             endpoints: Endpoints {
                 compute: section.endpoint,
                 iam: section.iam_endpoint,
+                storage: section.storage_endpoint,
                 token: section.token_endpoint,
                 certificates: section.certificates_url,
                 metadata: section.metadata_endpoint,
@@ -154,6 +170,10 @@ fn iam_endpoint() -> String {
     "https://iam.googleapis.com".to_owned()
 }
 
+fn storage_endpoint() -> String {
+    "https://storage.googleapis.com".to_owned()
+}
+
 fn certificates_url() -> String {
     "https://www.googleapis.com/oauth2/v1/certs".to_owned()
 }
@@ -173,6 +193,20 @@ fn check_name(key: &'static str, name: &str) -> Result<(), BadGoogleConfig> {
         let value = name.to_owned();
         Err(BadGoogleConfig::Name { key, value })
     }
+}
+
+/// The name becomes a part of addresses.
+fn is_bucket(name: &str) -> bool {
+    let is_inner = |byte: u8| {
+        byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_' | b'.')
+    };
+    let is_end = |byte: Option<u8>| {
+        byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+    };
+    (3..=222).contains(&name.len())
+        && name.bytes().all(is_inner)
+        && is_end(name.bytes().next())
+        && is_end(name.bytes().last())
 }
 
 fn check_account(account: &str) -> Result<(), BadGoogleConfig> {
@@ -221,6 +255,7 @@ mod tests {
         assert_eq!(kind.unwrap().as_str(), Some("google"));
         let config: GoogleConfig = section.try_into().unwrap();
         assert_eq!(config.prices["n2-standard-4"], 0.194);
+        assert_eq!(config.image_bucket.as_deref(), Some("ci-fleet-1-images"));
     }
 
     #[test]
@@ -232,6 +267,15 @@ mod tests {
             ),
             (json!({"project": "a/b"}), "project = \"a/b\""),
             (json!({"regions": ["US"]}), "regions = \"US\""),
+            (
+                json!({"image_bucket": "a/b"}),
+                "image_bucket = \"a/b\" is not the name of a bucket",
+            ),
+            (json!({"image_bucket": "-ab"}), "image_bucket = \"-ab\""),
+            (
+                json!({"storage_endpoint": "http://x"}),
+                "storage_endpoint must",
+            ),
             (
                 json!({"worker_service_account": "someone"}),
                 "worker_service_account = \"someone\"",

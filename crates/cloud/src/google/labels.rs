@@ -142,7 +142,7 @@ pub(super) fn exact(text: &str) -> String {
     format!("{start}-{digest}")
 }
 
-fn is_label(text: &str) -> bool {
+pub(super) fn is_label(text: &str) -> bool {
     text.len() <= MAX_CHARS && plain(text) == text
 }
 

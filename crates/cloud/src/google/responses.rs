@@ -60,6 +60,8 @@ pub(super) struct Operation {
     pub(super) target_id: Option<String>,
     /// `PENDING`, `RUNNING` or `DONE`.
     pub(super) status: String,
+    /// From 0 to 100.
+    pub(super) progress: Option<f64>,
     pub(super) error: Option<OperationErrors>,
     pub(super) http_error_status_code: Option<u16>,
 }
@@ -124,6 +126,12 @@ pub(super) struct ServiceAccount {
 impl Operation {
     pub(super) fn is_done(&self) -> bool {
         self.status == "DONE"
+    }
+
+    /// The done part, from 0 to 1.
+    pub(super) fn part_done(&self) -> Option<f64> {
+        let percent = self.progress?;
+        (0.0..=100.0).contains(&percent).then_some(percent / 100.0)
     }
 
     /// The first error: code and message. More than one is rare, and the first one decides.

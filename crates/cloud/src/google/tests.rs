@@ -5,6 +5,7 @@ mod contract;
 mod credentials;
 mod fake;
 mod faults;
+mod images;
 mod inherited;
 mod leftovers;
 mod scripted;

@@ -69,6 +69,12 @@ pub trait ImageTarget: Send + Sync {
         false
     }
 
+    /// The errors in the region and the options of an upload that are known without a call: for
+    /// people who write a definition.
+    fn problems(&self, _region: Option<&str>, _options: &Map<String, Value>) -> Vec<UploadProblem> {
+        Vec::new()
+    }
+
     /// Uploads the image, or takes the next step of that. A second call with the same token must
     /// not make a second image.
     async fn upload_image(&self, upload: &ImageUpload<'_>) -> Result<UploadState, ImageError>;
@@ -107,6 +113,21 @@ pub struct ImageUpload<'a> {
     /// Becomes tags of the image, where the provider has tags.
     pub metadata: &'a BTreeMap<String, String>,
     pub progress: &'a Arc<UploadProgress>,
+}
+
+/// An upload of a definition cannot be made so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UploadProblem {
+    /// The key of the upload in the definition.
+    pub at: &'static str,
+    pub message: String,
+}
+
+impl UploadProblem {
+    pub(crate) fn at(at: &'static str, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { at, message }
+    }
 }
 
 /// Bytes that were uploaded so far.

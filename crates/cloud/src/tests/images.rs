@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use domain::launch::Cause;
-use serde_json::Map;
+use serde_json::{Map, Value};
 
 use crate::{
     Checksum, ImageError, ImageTarget, ImageUpload, Retry, UploadProgress, UploadState,
@@ -31,6 +31,11 @@ pub(crate) trait ImageFixture: Sync {
 
     fn region(&self) -> Option<&'static str> {
         None
+    }
+
+    /// Options of the definition for the provider.
+    fn options(&self) -> Map<String, Value> {
+        Map::new()
     }
 
     /// Lets the provider continue.
@@ -59,7 +64,7 @@ pub(crate) async fn step(
         location: location.as_deref(),
         checksum,
         region: fixture.region(),
-        options: &Map::new(),
+        options: &fixture.options(),
         metadata: &metadata,
         progress: &Arc::new(UploadProgress::default()),
     };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use domain::launch::Cause;
 use serde_json::Value;
 
-use crate::{CloudError, LaunchError};
+use crate::{CloudError, ImageError, LaunchError};
 
 /// Longest message of a vendor that is kept.
 const MAX_MESSAGE_CHARS: usize = 1_000;
@@ -164,6 +164,13 @@ impl From<VendorError> for LaunchError {
             Some(cause) => Self::Refused { cause, error: text },
             None => Self::Unknown(text),
         }
+    }
+}
+
+impl From<VendorError> for ImageError {
+    fn from(error: VendorError) -> Self {
+        let cause = error.cause().unwrap_or(Cause::Lost);
+        Self::new(cause, error.to_string())
     }
 }
 

@@ -101,7 +101,19 @@ impl Recorder {
     }
 
     pub(crate) fn answer_text(&self, status: u16, body: &str) {
-        self.queue(Some((status, Vec::new(), body.to_owned().into())));
+        self.answer_text_with(status, &[], body);
+    }
+
+    pub(crate) fn answer_text_with(
+        &self,
+        status: u16,
+        headers: &[(&'static str, &str)],
+        body: &str,
+    ) {
+        let headers = headers
+            .iter()
+            .map(|(name, value)| (*name, (*value).to_owned()));
+        self.queue(Some((status, headers.collect(), body.to_owned().into())));
     }
 
     /// Queues the end of the connection without an answer.

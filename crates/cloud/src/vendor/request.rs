@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use bytes::Bytes;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Method;
 use serde_json::Value;
@@ -24,6 +25,7 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
 pub(crate) enum Content {
     Nothing,
     Json(Value),
+    Bytes(Bytes),
 }
 
 /// A call to make.

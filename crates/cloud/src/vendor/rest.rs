@@ -24,6 +24,24 @@ pub(crate) struct Rest {
     http: Http,
     /// `None`: the API takes no token.
     tokens: Option<Tokens>,
+    /// The header with the error code of a refusal whose body is not JSON.
+    code_header: Option<&'static str>,
+    /// Whether a call whose token was refused is made again with another one.
+    renews_tokens: bool,
+}
+
+/// A successful answer whose body is not read as JSON.
+#[derive(Clone, Debug)]
+pub(crate) struct RawAnswer {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Vec<u8>,
+}
+
+impl RawAnswer {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
 }
 
 /// A successful answer.
@@ -58,7 +76,21 @@ impl Rest {
             endpoint: endpoint.trim_end_matches('/').to_owned(),
             http,
             tokens,
+            code_header: None,
+            renews_tokens: false,
         }
+    }
+
+    pub(crate) fn with_code_header(mut self, name: &'static str) -> Self {
+        self.code_header = Some(name);
+        self
+    }
+
+    /// Makes a call again, once, when its token was refused: that call had no effect. For long work
+    /// such as an upload, which credentials that change must not end.
+    pub(crate) fn renewing_tokens(mut self) -> Self {
+        self.renews_tokens = true;
+        self
     }
 
     /// Makes a call and reads its JSON.
@@ -71,6 +103,35 @@ impl Rest {
 
     /// Makes a call. A 401 makes the next call use another token. Headers may ask for a pause.
     pub(crate) async fn call(&self, ask: Ask) -> Result<Answer, VendorError> {
+        let RawAnswer {
+            status,
+            headers,
+            body,
+        } = self.call_raw(ask).await?;
+        let body = match (!body.is_empty()).then(|| serde_json::from_slice(&body)) {
+            None => Value::Null,
+            Some(Ok(body)) => body,
+            Some(Err(error)) => {
+                return Err(self.error(Failure::Lost(format!("the answer is not JSON: {error}"))));
+            }
+        };
+        Ok(Answer {
+            status,
+            headers,
+            body,
+        })
+    }
+
+    /// Makes a call whose answer may have any form.
+    pub(crate) async fn call_raw(&self, ask: Ask) -> Result<RawAnswer, VendorError> {
+        let again = self.renews_tokens.then(|| ask.clone());
+        match (self.call_once(ask).await, again) {
+            (Err(error), Some(again)) if error.has_status(401) => self.call_once(again).await,
+            (answer, _) => answer,
+        }
+    }
+
+    async fn call_once(&self, ask: Ask) -> Result<RawAnswer, VendorError> {
         let token = match &self.tokens {
             Some(tokens) => Some(tokens.get().await.map_err(|failure| self.error(failure))?),
             None => None,
@@ -89,6 +150,7 @@ impl Rest {
             // Some servers refuse a POST without a length.
             Content::Nothing => request.body(Vec::new()),
             Content::Json(body) => request.json(&body),
+            Content::Bytes(body) => request.body(body),
         };
         let answer = request.send().await.map_err(|error| {
             // Without a connection, the call cannot have had an effect.
@@ -112,14 +174,7 @@ impl Rest {
             }
             return Err(self.refusal(status_code, &headers, &body));
         }
-        let body = match (!body.is_empty()).then(|| serde_json::from_slice(&body)) {
-            None => Value::Null,
-            Some(Ok(body)) => body,
-            Some(Err(error)) => {
-                return Err(self.error(Failure::Lost(format!("the answer is not JSON: {error}"))));
-            }
-        };
-        Ok(Answer {
+        Ok(RawAnswer {
             status: status_code,
             headers,
             body,
@@ -146,6 +201,7 @@ impl Rest {
         let document: Option<Value> = serde_json::from_slice(body).ok();
         let (code, message) = document
             .and_then(|document| (self.vendor.read_error)(&document))
+            .or_else(|| self.error_in_header(headers, body))
             .unwrap_or_else(|| {
                 let name = self.vendor.name;
                 let message = format!("status {status} without an error of {name} in the body");
@@ -158,6 +214,15 @@ impl Rest {
             ask_for_pause(wait);
         }
         error
+    }
+
+    /// Code and message of a refusal in XML.
+    fn error_in_header(&self, headers: &HeaderMap, body: &[u8]) -> Option<(String, String)> {
+        let code = headers.get(self.code_header?)?.to_str().ok()?;
+        let text = String::from_utf8_lossy(body);
+        let message = text.split_once("<Message>").map(|(_, rest)| rest);
+        let message = message.and_then(|rest| rest.split("</Message>").next());
+        Some((code.to_owned(), message.unwrap_or_default().to_owned()))
     }
 
     fn error(&self, failure: Failure) -> VendorError {
@@ -284,6 +349,44 @@ mod tests {
             let expected = expected.map(Duration::from_secs);
             assert_eq!(pause, expected, "{status} {name}: {value}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_refusal_in_xml_has_the_code_of_its_header() {
+        let recorder = Recorder::start().await;
+        let xml = "<?xml?><Error><Code>NO_STOCK</Code><Message>none left</Message></Error>";
+        let rest = rest(&recorder).with_code_header("x-code");
+        recorder.answer_text_with(409, &[("x-code", "NO_STOCK")], xml);
+        let error = rest.call_raw(Ask::get(&["x"])).await.unwrap_err();
+        assert_eq!(error.cause(), Some(Cause::Capacity));
+        assert!(
+            error.to_string().ends_with("NO_STOCK: none left"),
+            "{error}"
+        );
+        recorder.answer_text_with(404, &[("x-code", "NoBlob")], "");
+        let error = rest.call_raw(Ask::get(&["x"])).await.unwrap_err();
+        assert_eq!(error.cause(), Some(Cause::Configuration));
+    }
+
+    #[tokio::test]
+    async fn a_call_whose_token_is_refused_is_made_once_more_if_that_is_wanted() {
+        let recorder = Recorder::start().await;
+        let renewing = rest(&recorder).renewing_tokens();
+        recorder.answer(401, Value::Null);
+        recorder.answer_text(200, "not JSON");
+        let content = Content::Bytes(vec![7, 8].into());
+        let ask = Ask::new(Method::PUT, &["x"]).with_content(content);
+        let answer = renewing.call_raw(ask.clone()).await.unwrap();
+        assert_eq!(answer.body, b"not JSON");
+        assert!(recorder.calls().iter().all(|call| *call.body == [7, 8]));
+        for _ in 0..2 {
+            recorder.answer(401, Value::Null);
+        }
+        let error = renewing.call_raw(ask.clone()).await.unwrap_err();
+        assert_eq!(error.cause(), Some(Cause::Credentials));
+        recorder.answer(401, Value::Null);
+        rest(&recorder).call_raw(ask).await.unwrap_err();
+        assert_eq!(recorder.calls().len(), 5);
     }
 
     #[tokio::test]

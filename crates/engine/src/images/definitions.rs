@@ -7,7 +7,7 @@ use domain::audit::AuditEntry;
 use domain::configuration::{Problem, Problems};
 use domain::id::{ImageName, PoolId, ProviderId};
 use domain::image::{ImageAction, ImageDefinition, ImageVersion, StoredImage};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use store::{StoreError, Tx};
 
 use crate::Engine;
@@ -268,7 +268,9 @@ pub fn check_uploads(engine: &Engine, document: &Value) -> Problems {
             continue;
         };
         let Some(images) = provider.images() else {
-            let text = format!("provider {id} takes no images");
+            let need = provider.images_need();
+            let need = need.map_or(String::new(), |need| format!(" before {need}"));
+            let text = format!("provider {id} takes no images{need}");
             problems.add(Problem::at(&place("providerId"), text));
             continue;
         };
@@ -284,6 +286,11 @@ pub fn check_uploads(engine: &Engine, document: &Value) -> Problems {
             let known = known.join(", ");
             let text = format!("provider {id} takes {known}, and not {format}{whose}");
             problems.add(Problem::at(&place("format"), text));
+        }
+        let no_options = Map::new();
+        let options = upload["options"].as_object().unwrap_or(&no_options);
+        for problem in images.problems(upload["region"].as_str(), options) {
+            problems.add(Problem::at(&place(problem.at), problem.message));
         }
     }
     problems

@@ -137,6 +137,8 @@ pub(super) fn provider(
         "resource_group": "ci", "locations": ["westus", "eastus"],
         "endpoint": fake.url, "login_endpoint": fake.url, "metadata_endpoint": fake.url,
         "prices": {"Standard_F2": 0.1},
+        "image_storage": {"account": "account1", "container": "images",
+            "endpoint": format!("{}/storage-1", fake.url)},
     });
     for (key, value) in settings.as_object().unwrap() {
         if value.is_null() {

@@ -179,6 +179,7 @@ pub(super) fn provider(
         "project": "project-1", "worker_service_account": "1234567890",
         "endpoint": google_url, "iam_endpoint": google_url,
         "token_endpoint": format!("{google_url}/token"),
+        "image_bucket": "images", "storage_endpoint": google_url,
         "certificates_url": format!("{google_url}/certs"),
         "metadata_endpoint": google_url,
     });
