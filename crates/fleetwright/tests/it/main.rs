@@ -22,6 +22,7 @@ mod event;
 mod failing_program;
 mod image_builds;
 mod image_requests;
+mod image_secrets;
 mod images;
 mod import;
 mod import_nodepool;

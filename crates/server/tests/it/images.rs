@@ -16,6 +16,18 @@ const WRITE: &[&str] = &[
     "worker-manager:provider:aws",
 ];
 
+const WRITE_SECRET: &[&str] = &[
+    "fleetwright:manage-image:linux",
+    "worker-manager:provider:aws",
+    "secrets:get:project/x",
+];
+
+/// A definition whose author must be allowed to read a secret.
+fn with_service_secret() -> Value {
+    let secret = json!({"name": "TOKEN", "secret": "project/x", "key": "token"});
+    with("secrets", json!(["MIRROR", secret]))
+}
+
 fn definition() -> Value {
     json!({
         "description": "tasks on Linux",
@@ -33,8 +45,8 @@ fn with(key: &str, value: Value) -> Value {
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![
-        case_with("createImage", LINUX, definition(), WRITE),
-        case_with("updateImage", LINUX, definition(), WRITE),
+        case_with("createImage", LINUX, with_service_secret(), WRITE_SECRET),
+        case_with("updateImage", LINUX, with_service_secret(), WRITE_SECRET),
         case("deleteImage", LINUX, MANAGE),
         case("image", LINUX, READ),
         case(
@@ -63,7 +75,7 @@ pub(crate) fn cases() -> Vec<Case> {
             "revertImage",
             "fleetwright:/image/linux/revert",
             json!({"to": 1}),
-            WRITE,
+            WRITE_SECRET,
         ),
     ]
 }
