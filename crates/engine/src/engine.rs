@@ -120,9 +120,14 @@ impl Engine {
     ) -> impl FnMut(&mut Tx<'_>) -> Result<(T, PendingWakeups), E> + Send + 'static {
         let random = Arc::clone(&self.random);
         move |tx| {
+            // Changes that share a commit share the transaction.
+            tx.take_audited();
             let mut change = Change::new(tx, now, &random);
             let result = f(&mut change)?;
-            Ok((result, change.into_wakeups()))
+            let audited = change.tx.take_audited();
+            let mut wakeups = change.into_wakeups();
+            wakeups.records.extend(audited.iter().map(Record::of_audit));
+            Ok((result, wakeups))
         }
     }
 
