@@ -11,11 +11,6 @@ use crate::world::World;
 const LINUX: &str = "fleetwright:/image/linux";
 const MANAGE: &[&str] = &["fleetwright:manage-image:linux"];
 const READ: &[&str] = &["fleetwright:get-image:linux"];
-const WRITE: &[&str] = &[
-    "fleetwright:manage-image:linux",
-    "worker-manager:provider:aws",
-];
-
 const WRITE_SECRET: &[&str] = &[
     "fleetwright:manage-image:linux",
     "worker-manager:provider:aws",
