@@ -6,6 +6,7 @@ mod azure;
 mod call_budget;
 mod cloud_error;
 mod config;
+mod conformance;
 mod context;
 mod cost;
 mod exec;
@@ -40,6 +41,9 @@ pub use azure::{AzureConfig, AzureProvider, BadAzureConfig};
 pub use call_budget::CallBudget;
 pub use cloud_error::CloudError;
 pub use config::ProviderConfig;
+pub use conformance::{
+    ConformanceFinding, ConformanceHost, ConformanceResult, ConformanceRun, ProviderQuestion,
+};
 pub use context::ProviderContext;
 pub use cost::CostPerHour;
 pub use domain::judge::{MachineEnd, MachineState as Sighting};

@@ -79,7 +79,8 @@ impl Record {
             | EntityType::Worker
             | EntityType::WorkerConfiguration
             | EntityType::Override
-            | EntityType::Budget => "worker-manager",
+            | EntityType::Budget
+            | EntityType::Provider => "worker-manager",
             EntityType::Image => "fleetwright",
         };
         Self {

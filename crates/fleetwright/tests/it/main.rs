@@ -33,6 +33,7 @@ mod network;
 mod offline;
 mod other_workers;
 mod overrides;
+mod provider_test;
 mod queue_calls;
 mod readme_images;
 mod real_image;
