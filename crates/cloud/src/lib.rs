@@ -7,6 +7,7 @@ mod call_budget;
 mod call_pause;
 mod cloud_error;
 mod config;
+mod conformance;
 mod context;
 mod cost;
 mod exec;
@@ -45,6 +46,9 @@ pub use call_budget::CallBudget;
 pub use call_pause::with_pause;
 pub use cloud_error::CloudError;
 pub use config::ProviderConfig;
+pub use conformance::{
+    ConformanceFinding, ConformanceHost, ConformanceResult, ConformanceRun, ProviderQuestion,
+};
 pub use context::ProviderContext;
 pub use cost::CostPerHour;
 pub use domain::judge::{MachineEnd, MachineState as Sighting};

@@ -91,6 +91,13 @@ impl Providers {
         entry.ok_or(ProviderUnavailable::Unknown)?.in_service()
     }
 
+    /// A configured provider, in or out of service.
+    pub fn configured_as(&self, id: &ProviderId) -> Option<&Arc<dyn Provider>> {
+        let mut entries = self.configured();
+        let entry = entries.find(|entry| entry.id == *id)?;
+        Some(&entry.provider)
+    }
+
     fn configured(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter().filter(|entry| !entry.id.is_null())
     }

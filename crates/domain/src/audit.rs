@@ -17,6 +17,7 @@ pub enum EntityType {
     Override,
     Budget,
     Image,
+    Provider,
 }
 
 names! {
@@ -31,6 +32,7 @@ names! {
     Override = "override",
     Budget = "budget",
     Image = "image",
+    Provider = "provider",
 }
 
 /// One change. Written in the transaction of the change.

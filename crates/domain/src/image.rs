@@ -38,7 +38,9 @@ pub use self::canary::{
     CanaryVerdict, CoursePoint, FALSE_ALARM_RATE, GroupEvidence, MetricEvidence, RunTrial,
     START_MARGIN, StartOutcome, TASK_MARGIN, Trial, WRONG_PROMOTION_RATE, judge, most_open_starts,
 };
-pub use self::definition::{BuildMethod, CanarySettings, ElementList, ImageDefinition, Validation};
+pub use self::definition::{
+    BuildMethod, CanarySettings, ElementList, ImageDefinition, ServiceSecret, Validation,
+};
 pub use self::definition_change::{DefinitionChange, DefinitionEffect, definition_changes};
 pub use self::format::{BadFormat, ImageFormat};
 pub use self::image_request::ImageRequest;

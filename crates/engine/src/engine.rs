@@ -18,6 +18,7 @@ use crate::demand::DemandSource;
 use crate::fleet::{LaunchAnswers, LaunchTracker};
 use crate::issuer::WorkerIssuer;
 use crate::phase_measures::PhaseMeasures;
+use crate::provider_tests::ProviderTests;
 use crate::queue::Queue;
 use crate::random::Random;
 use crate::strategy_services::StrategyServices;
@@ -40,6 +41,8 @@ pub struct Engine {
     /// Reports how many tasks are pending.
     pub demand_source: DemandSource,
     pub launch_tracker: LaunchTracker,
+    /// Conformance runs of providers.
+    pub provider_tests: ProviderTests,
     /// Registrations that arrived before the provider answered their launch wait here.
     pub launch_answers: LaunchAnswers,
     pub phase_measures: PhaseMeasures,
@@ -120,9 +123,14 @@ impl Engine {
     ) -> impl FnMut(&mut Tx<'_>) -> Result<(T, PendingWakeups), E> + Send + 'static {
         let random = Arc::clone(&self.random);
         move |tx| {
+            // Changes that share a commit share the transaction.
+            tx.take_audited();
             let mut change = Change::new(tx, now, &random);
             let result = f(&mut change)?;
-            Ok((result, change.into_wakeups()))
+            let audited = change.tx.take_audited();
+            let mut wakeups = change.into_wakeups();
+            wakeups.records.extend(audited.iter().map(Record::of_audit));
+            Ok((result, wakeups))
         }
     }
 

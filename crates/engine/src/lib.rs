@@ -22,6 +22,7 @@ pub mod measures;
 pub mod overrides;
 pub mod phase_measures;
 pub mod pools;
+pub mod provider_tests;
 pub mod queue;
 pub mod random;
 pub mod rate_limit;

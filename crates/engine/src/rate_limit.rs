@@ -33,6 +33,7 @@ use serde_json::Value;
 use self::bucket::Bucket;
 pub use self::limits::RateLimits;
 use crate::measures::{CLOUD_CALLS, CLOUD_RATE};
+use crate::taskcluster_records::Record;
 
 /// The maximum waits for a permit. The time limits of the calls themselves are longer.
 const MAX_READ_WAIT_MS: i64 = 30 * SECOND_MS;
@@ -69,6 +70,8 @@ pub struct RateLimitedProvider {
     clock: Arc<dyn Clock>,
     timer: Arc<dyn Timer>,
     buckets: Mutex<BTreeMap<(Region, CallKind), Bucket>>,
+    /// Whether pauses are log records of Taskcluster's form.
+    writes_records: bool,
 }
 
 impl CallKind {
@@ -104,7 +107,14 @@ impl RateLimitedProvider {
             clock,
             timer,
             buckets: Mutex::default(),
+            writes_records: false,
         }
+    }
+
+    /// Whether to write log records in the form of Taskcluster's services.
+    pub fn with_records(mut self, writes_records: bool) -> Self {
+        self.writes_records = writes_records;
+        self
     }
 
     fn limited(&self) -> &dyn Machines {
@@ -190,17 +200,23 @@ impl RateLimitedProvider {
         pause: Option<Duration>,
     ) {
         let now = self.now();
-        let rate = self.with_bucket(region, kind, now, |bucket| {
-            if is_throttled {
-                bucket.record_throttling(began, now);
+        let queue = || format!("{region}.{}", kind.as_str());
+        let (rate, record) = self.with_bucket(region, kind, now, |bucket| {
+            let record = if is_throttled {
+                let pause = bucket.record_throttling(began, now);
+                pause.map(|(ms, n_waiting)| Record::paused(&self.id, &queue(), n_waiting, ms))
             } else {
-                bucket.record_success(began);
-            }
+                let is_over = bucket.record_success(began);
+                is_over.then(|| Record::resumed(&self.id, &queue()))
+            };
             if let Some(pause) = pause {
                 bucket.pause(pause, now);
             }
-            bucket.rate
+            (bucket.rate, record)
         });
+        if let Some(record) = record.filter(|_| self.writes_records) {
+            record.write();
+        }
         let outcome = if is_throttled {
             "throttled"
         } else {

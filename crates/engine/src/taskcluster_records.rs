@@ -1,6 +1,8 @@
 //! Log records in the form of Taskcluster's services, for `log.format = "taskcluster"`.
 
+use domain::audit::{AuditEntry, EntityType};
 use domain::event::{EventBody, WorkerChange};
+use domain::id::ProviderId;
 use domain::time::{SECOND_MS, Timestamp};
 use domain::worker::Worker;
 use serde_json::{Value, json};
@@ -65,6 +67,59 @@ impl Record {
             | EventBody::Role { .. }
             | EventBody::Image(_)
             | EventBody::Budget { .. } => None,
+        }
+    }
+
+    pub(crate) fn of_audit(entry: &AuditEntry) -> Self {
+        let service = match entry.entity_type {
+            EntityType::Client | EntityType::Role => "auth",
+            EntityType::Secret => "secrets",
+            EntityType::Hook => "hooks",
+            EntityType::WorkerPool
+            | EntityType::Worker
+            | EntityType::WorkerConfiguration
+            | EntityType::Override
+            | EntityType::Budget
+            | EntityType::Provider => "worker-manager",
+            EntityType::Image => "fleetwright",
+        };
+        Self {
+            kind: "audit-event",
+            version: 1,
+            severity: Severity::Notice,
+            fields: json!({
+                "service": service,
+                "entity": entry.entity_type.as_str(),
+                "entityId": entry.entity_id,
+                "clientId": entry.client_id,
+                "action": entry.action,
+            }),
+        }
+    }
+
+    /// A cloud throttled a call, so no more are made for this time.
+    pub(crate) fn paused(provider_id: &ProviderId, queue: &str, n_waiting: u64, ms: i64) -> Self {
+        Self {
+            kind: "cloud-api-paused",
+            version: 1,
+            severity: Severity::Notice,
+            fields: json!({
+                "providerId": provider_id.as_str(),
+                "queueName": queue,
+                "reason": "rateLimit",
+                "queueSize": n_waiting,
+                "duration": ms,
+            }),
+        }
+    }
+
+    /// The first call after a pause had an answer.
+    pub(crate) fn resumed(provider_id: &ProviderId, queue: &str) -> Self {
+        Self {
+            kind: "cloud-api-resumed",
+            version: 1,
+            severity: Severity::Notice,
+            fields: json!({"providerId": provider_id.as_str(), "queueName": queue}),
         }
     }
 

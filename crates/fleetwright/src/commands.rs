@@ -30,6 +30,7 @@ pub(crate) mod overrides;
 pub(crate) mod pool;
 pub(crate) mod process;
 pub(crate) mod provider;
+mod provider_test;
 pub(crate) mod queue;
 pub(crate) mod relay;
 mod remaining_workers;

@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 
 use access::Secret;
 use clap::{Args, Subcommand};
+use serde_json::Value;
 
 use crate::commands::first_pool::FIRST_POOL;
 use crate::failure::Failure;
@@ -103,8 +104,17 @@ pub(crate) async fn taskcluster(
     };
 
     if arguments.dry_run {
-        show(&plan, &source, missing.as_deref(), arguments.full, session)?;
-        return finish(live.as_ref(), &secrets, &plan, session, true).await;
+        if !session.json {
+            show(&plan, missing.as_deref(), arguments.full, session);
+        }
+        let document = summary::document(&plan, &source, &[], true, missing.as_deref());
+        let takeover = Takeover {
+            live: live.as_ref(),
+            secrets: &secrets,
+            plan: &plan,
+            is_dry_run: true,
+        };
+        return takeover.finish(document, session).await;
     }
     if let Some(lines) = missing {
         return Err(Failure::failed(format!(
@@ -120,38 +130,62 @@ pub(crate) async fn taskcluster(
         live.hold(&session.client).await?;
     }
     let failures = apply::apply(&plan, &session.client).await;
-    if session.json {
-        output::json(&summary::document(&plan, &source, &failures, false, None));
-    } else {
+    let document = summary::document(&plan, &source, &failures, false, None);
+    if !session.json {
         output::out(&summary::sentence(&plan, &failures, Tense::Past));
     }
     if !failures.is_empty() {
+        if session.json {
+            output::json(&document);
+        }
         return Err(summary::failure(&plan, &failures));
     }
-    finish(live.as_ref(), &secrets, &plan, session, false).await
+    let takeover = Takeover {
+        live: live.as_ref(),
+        secrets: &secrets,
+        plan: &plan,
+        is_dry_run: false,
+    };
+    takeover.finish(document, session).await
 }
 
-/// Takes over what runs, after the pools.
-async fn finish(
-    live: Option<&live::Live>,
-    secrets: &BTreeMap<String, Secret>,
-    plan: &Plan,
-    session: &Session,
+/// The machines and hosts to take over after the pools.
+struct Takeover<'a> {
+    live: Option<&'a live::Live>,
+    secrets: &'a BTreeMap<String, Secret>,
+    plan: &'a Plan,
     is_dry_run: bool,
-) -> Result<(), Failure> {
-    let Some(live) = live else {
-        return Ok(());
-    };
-    let outcome = live::take_over(live, secrets, plan, &session.client, is_dry_run).await?;
-    if session.json {
-        output::json(&outcome.document());
-    } else {
-        outcome.print(is_dry_run);
+}
+
+impl Takeover<'_> {
+    /// Takes over what runs, and prints the document of the import with it.
+    async fn finish(self, mut document: Value, session: &Session) -> Result<(), Failure> {
+        let outcome = self.outcome(session).await;
+        if let Ok(Some(outcome)) = &outcome {
+            document["takeOver"] = outcome.document();
+            if !session.json {
+                outcome.print(self.is_dry_run);
+            }
+        }
+        if session.json {
+            output::json(&document);
+        }
+        if let Some(outcome) = outcome? {
+            outcome.check()?;
+        }
+        match self.live {
+            Some(live) if !self.is_dry_run => live.release(&session.client).await,
+            Some(_) | None => Ok(()),
+        }
     }
-    outcome.check()?;
-    match is_dry_run {
-        true => Ok(()),
-        false => live.release(&session.client).await,
+
+    async fn outcome(&self, session: &Session) -> Result<Option<live::Outcome>, Failure> {
+        let Some(live) = self.live else {
+            return Ok(None);
+        };
+        let (secrets, plan) = (self.secrets, self.plan);
+        let taken = live::take_over(live, secrets, plan, &session.client, self.is_dry_run);
+        taken.await.map(Some)
     }
 }
 
@@ -174,17 +208,7 @@ fn report_skipped(source: &mut Fleet) {
     }
 }
 
-fn show(
-    plan: &Plan,
-    source: &Fleet,
-    missing: Option<&str>,
-    full: bool,
-    session: &Session,
-) -> Result<(), Failure> {
-    if session.json {
-        output::json(&summary::document(plan, source, &[], true, missing));
-        return Ok(());
-    }
+fn show(plan: &Plan, missing: Option<&str>, full: bool, session: &Session) {
     for change in &plan.changes {
         if change.before.is_none() && !full {
             output::out(&format!("+ {} ({})", change.title(), change.gist));
@@ -205,7 +229,6 @@ fn show(
             session.client.root_url()
         ));
     }
-    Ok(())
 }
 
 /// The lines to add to the target's configuration, if it lacks providers.

@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use access::Secret;
+use async_trait::async_trait;
 use backplane::tree::{Membership, TreeError, rank};
 use cloud::image::{ArtifactStore, Confinement, ProvenanceKey};
 use cloud::{Provider, Providers};
@@ -103,7 +104,16 @@ pub struct BuilderParts {
     pub artifacts_name: String,
     pub key: ProvenanceKey,
     pub commands: Arc<dyn Commands>,
+    /// Reads the secrets service of the deployment.
+    pub secrets: Arc<dyn SecretsReader>,
     pub live: LiveBuilds,
+}
+
+/// Reads secrets of the secrets service for builds.
+#[async_trait]
+pub trait SecretsReader: Send + Sync {
+    /// The value of a secret: an object, as JSON. The error is for people, and has no value.
+    async fn read(&self, image: &ImageName, secret: &str) -> Result<Secret, String>;
 }
 
 /// The providers that take images.

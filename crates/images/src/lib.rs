@@ -13,7 +13,7 @@ mod status;
 
 pub use builder::{
     Builder, BuilderError, BuilderParts, BuilderSettings, Commands, RunningCommand, SecretFile,
-    Targets, folder_store_name,
+    SecretsReader, Targets, folder_store_name,
 };
 pub use ended_work::{EndedJob, EndedWork};
 pub use image_tree::{

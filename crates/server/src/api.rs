@@ -46,7 +46,8 @@ pub fn endpoints() -> &'static [Endpoint] {
     static ALL: OnceLock<Vec<Endpoint>> = OnceLock::new();
     ALL.get_or_init(|| {
         use worker_manager::{
-            CONFIGURATIONS, DOCUMENTATION, POOL_PLANS, RELAYS, SELECTED_WORKERS, STATES, TAKE_OVER,
+            CONFIGURATIONS, DOCUMENTATION, POOL_PLANS, PROVIDER_TESTS, RELAYS, SELECTED_WORKERS,
+            STATES, TAKE_OVER,
         };
         // The contract mixes tasks and views.
         let queue = [
@@ -65,6 +66,7 @@ pub fn endpoints() -> &'static [Endpoint] {
                 STATES,
                 RELAYS,
                 TAKE_OVER,
+                PROVIDER_TESTS,
                 DOCUMENTATION,
             ]
             .concat(),

@@ -21,7 +21,7 @@ use engine::clock::SystemClock;
 use engine::random::Random;
 use images::{
     Builder, BuilderError, BuilderParts, BuilderSettings, ImagePaths, ImageTree, LiveBuilds,
-    Targets, folder_store_name,
+    SecretsReader, Targets, folder_store_name,
 };
 use rand::SeedableRng as _;
 use rand::rngs::{StdRng, SysRng};
@@ -33,6 +33,7 @@ use crate::build_logs::{LogSeal, LogSource, published_address};
 use crate::config::{Config, ConfigError, TreeKind};
 use crate::configured_providers::build_providers;
 use crate::exposure;
+use crate::image_secrets;
 
 /// The folder of artifacts in that of the builder, if no store is configured.
 const ARTIFACTS: &str = "artifacts";
@@ -104,6 +105,7 @@ pub(crate) struct BuilderNeeds {
     pub(crate) images: Arc<ImageTree>,
     pub(crate) targets: Arc<dyn Targets>,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) secrets: Arc<dyn SecretsReader>,
     pub(crate) live: LiveBuilds,
     /// Seals the logs that servers read. Its keys sign builds, too.
     pub(crate) seal: LogSeal,
@@ -134,6 +136,7 @@ pub(crate) async fn open(
         artifacts_name,
         key: ProvenanceKey::new(&keyring),
         commands: Arc::new(SupervisorProgram::own().map_err(BuilderProblem::Program)?),
+        secrets: needs.secrets,
         live: needs.live,
     };
     let images = &config.images;
@@ -284,6 +287,7 @@ pub async fn run(
         name: name.clone(),
         images,
         targets: providers,
+        secrets: image_secrets::of_builder(&config, &clock, &random)?,
         clock,
         live: LiveBuilds::default(),
         seal: LogSeal { keyring, random },

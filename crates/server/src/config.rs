@@ -168,7 +168,7 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
-    fn value(key: impl Into<String>, problem: impl Into<String>) -> Self {
+    pub(crate) fn value(key: impl Into<String>, problem: impl Into<String>) -> Self {
         let (key, problem) = (key.into(), problem.into());
         Self::Value { key, problem }
     }

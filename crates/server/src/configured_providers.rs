@@ -9,7 +9,7 @@ use domain::id::ProviderId;
 use domain::time::Clock;
 use engine::rate_limit::{RateLimitedProvider, SystemTimer};
 
-use crate::config::Config;
+use crate::config::{Config, LogFormat};
 
 /// The providers of the configuration. Calls to clouds are rate-limited.
 pub(crate) fn build_providers(
@@ -38,7 +38,8 @@ pub(crate) fn build_providers(
             limits.unwrap_or_default(),
             Arc::clone(clock),
             Arc::new(SystemTimer),
-        );
+        )
+        .with_records(config.log.format == LogFormat::Taskcluster);
         (id.clone(), Arc::new(limited) as Arc<dyn Provider>)
     };
     config.providers.0.iter().map(build).collect()

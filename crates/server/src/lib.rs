@@ -16,6 +16,7 @@ mod finding;
 mod fleet_status;
 pub mod health;
 pub mod hosts;
+mod image_secrets;
 pub mod limits;
 mod log_repeats;
 pub mod notify;

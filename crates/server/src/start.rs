@@ -25,6 +25,7 @@ use engine::demand::DemandSource;
 use engine::fleet::{LaunchAnswers, LaunchTracker};
 use engine::issuer::WorkerIssuer;
 use engine::phase_measures::PhaseMeasures;
+use engine::provider_tests::ProviderTests;
 use engine::queue::Queue;
 use engine::random::Random;
 use engine::strategy_services::StrategyServices;
@@ -242,6 +243,7 @@ async fn assemble(
         wakeups: Wakeups::default(),
         demand_source,
         launch_tracker: LaunchTracker::default(),
+        provider_tests: ProviderTests::default(),
         phase_measures: PhaseMeasures::default(),
         launch_answers: LaunchAnswers::default(),
         availability: Availability::new(now),
@@ -257,13 +259,12 @@ async fn assemble(
         error_reports_per_hour: config.worker_manager.max_error_reports_per_hour,
         clock,
     };
-    let builder_keys = Arc::new(engine.keyring.of_builders());
     Ok(Arc::new(App {
         hosts: Hosts::of(&config),
         refusals: RefusalLog::new(config.log.refusals_per_minute),
         config,
+        builder_keys: Arc::new(engine.keyring.of_builders()),
         engine: Arc::new(engine),
-        builder_keys,
         secrets,
         authenticator,
         telemetry,

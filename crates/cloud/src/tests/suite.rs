@@ -5,78 +5,32 @@
 use std::collections::BTreeSet;
 
 use access::Secret;
-use async_trait::async_trait;
 use domain::Version;
-use domain::id::{LaunchToken, ProviderId, WorkerGroup, WorkerId, WorkerKey};
-use domain::launch::Cause;
+use domain::id::{LaunchToken, WorkerGroup, WorkerId, WorkerKey};
 use domain::launch_config::{LaunchConfig, id_of, split_off};
 use domain::pool::{Pool, PoolDefinition};
-use domain::time::Timestamp;
 use domain::worker::{NewWorker, StoredWorker, Terms, Worker, WorkerState};
 use serde_json::{Map, Value, json};
 
+use super::conformance::a_conformance_run_finds_no_fault;
+pub(crate) use super::fixture::Fixture;
 use crate::{
     IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine, Machines, Proof, ProofRefused,
-    Provider, Sighting, ValidateError, Verification, VerifyError, place,
+    Sighting, ValidateError, Verification, VerifyError, place,
 };
 
 /// Looks until a cloud has done what it was asked, at most.
 const MAX_LOOKS: usize = 1_000;
-
-/// A provider, and the values that its tests need.
-#[async_trait]
-pub(crate) trait Fixture: Sync {
-    /// The provider, set up and without machines.
-    fn provider(&self) -> &dyn Provider;
-
-    fn id(&self) -> ProviderId;
-
-    fn root_url(&self) -> String;
-
-    fn now(&self) -> Timestamp;
-
-    /// A valid pool config with at least one launch config; the first one is launched.
-    fn config(&self) -> Value;
-
-    /// A pointer into the config to a default that the provider writes and that `config` lacks.
-    fn default_pointer(&self) -> Option<&'static str>;
-
-    /// An invalid config, and the pointer that the refusal must name.
-    fn wrong_config(&self) -> (Value, &'static str);
-
-    /// A launch config that is valid but cannot be launched, and the cause.
-    fn unlaunchable(&self) -> Option<(Value, Cause)>;
-
-    /// The proof of this worker, and of no other.
-    fn proof(&self, worker: &Worker) -> Proof;
-
-    /// A machine that exists and is not ours, as a worker of ours; `None`: no such machine can
-    /// exist.
-    async fn foreigner(&self) -> Option<Worker>;
-
-    /// Whether that machine still exists.
-    async fn foreigner_lives(&self, _worker: &Worker) -> bool {
-        true
-    }
-
-    /// The id of a worker that never existed.
-    fn unknown_id(&self) -> &'static str {
-        "nobody"
-    }
-
-    /// Lets the cloud continue. Called repeatedly until the expected state is reached.
-    async fn settle(&self);
-}
 
 /// Runs all checks. Each leaves the cloud empty for the next one.
 pub(crate) async fn contract(fixture: &dyn Fixture) {
     set_up_twice_is_set_up(fixture).await;
     validation_writes_defaults_and_refuses_with_pointers(fixture).await;
     every_launch_config_gets_a_bid(fixture).await;
+    a_conformance_run_finds_no_fault(fixture, pool(fixture, fixture.config())).await;
     places_are_stable_and_valid_and_fit_a_launch_config(fixture).await;
     launched_machines_are_seen_and_listed_and_end(fixture).await;
     many_end_by_one_call_and_a_foreign_one_spoils_none(fixture).await;
-    one_token_makes_machines_once(fixture).await;
     an_unknown_machine_is_not_found_and_ends_with_success(fixture).await;
     machines_of_others_are_left_alone(fixture).await;
     a_refusal_has_its_cause(fixture).await;
@@ -337,20 +291,6 @@ async fn many_end_by_one_call_and_a_foreign_one_spoils_none(fixture: &dyn Fixtur
     order.wait_alive(&workers[2..]).await;
     order.end(&workers).await;
     order.owns(&[]).await;
-}
-
-async fn one_token_makes_machines_once(fixture: &dyn Fixture) {
-    let order = Order::new(fixture, "BBBBBBBBQQCBBBBBBBBBBQ").await;
-    let first = order.launch(1).await;
-    let again = order.launch(1).await;
-    assert_eq!(
-        keys(&first),
-        keys(&again),
-        "the second launch returns the machines of the first one"
-    );
-    order.wait_alive(&first).await;
-    order.owns(&first).await;
-    order.end(&first).await;
 }
 
 async fn an_unknown_machine_is_not_found_and_ends_with_success(fixture: &dyn Fixture) {

@@ -3,6 +3,7 @@
 //! A document is parsed into an [`ImageDefinition`], with all errors at once, each with its place.
 //! The document itself is kept, so that it is shown as it was written.
 
+mod service_secret;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -11,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
+pub use self::service_secret::ServiceSecret;
 pub use self::settings::{BuildMethod, CanarySettings, ElementList, Validation};
 use super::content_hash::{fraction, hash};
 use super::format::ImageFormat;
@@ -47,8 +49,10 @@ pub struct ImageDefinition {
     pub owner: String,
     pub build: BuildMethod,
     pub environment: BTreeMap<String, String>,
-    /// The names of secrets that the build gets. Their values are kept elsewhere.
+    /// The names of secrets that the build gets. The builders keep their values.
     pub secrets: Vec<String>,
+    /// Secrets of the secrets service that the build gets.
+    pub service_secrets: Vec<ServiceSecret>,
     pub time_limit_seconds: u32,
     /// As its author listed them, without those that only upload targets need.
     pub formats: Vec<ImageFormat>,
@@ -93,11 +97,22 @@ impl ImageDefinition {
 
     /// Identifies the part from which builds are made. If it changes, a new build is needed.
     pub fn build_hash(&self) -> String {
-        hash(&json!({
+        let mut parts = json!({
             "build": self.document.get("build"),
             "environment": self.environment,
             "secrets": self.secrets,
-        }))
+        });
+        if !self.service_secrets.is_empty() {
+            let secrets = self.service_secrets.iter().map(ServiceSecret::to_json);
+            parts["serviceSecrets"] = secrets.collect();
+        }
+        hash(&parts)
+    }
+
+    /// The names of all secrets, as the build knows them.
+    pub fn secret_names(&self) -> Vec<String> {
+        let of_service = self.service_secrets.iter().map(|secret| &secret.name);
+        self.secrets.iter().chain(of_service).cloned().collect()
     }
 
     /// All formats that a build makes: those listed, and those that upload targets need.
@@ -152,7 +167,8 @@ fn read(
     let owner = reader.text("owner", MAX_OWNER_CHARACTERS);
     let build = settings::read_build(&mut reader);
     let environment = reader.variables("environment", MAX_VARIABLES, MAX_VALUE_CHARACTERS);
-    let secrets = reader.names("secrets", MAX_SECRETS);
+    let (secrets, service_secrets) =
+        reader.names_and_objects("secrets", MAX_SECRETS, ServiceSecret::read);
     let time_limit = 1..=MAX_TIME_LIMIT_SECONDS;
     let time_limit_seconds =
         reader.number("timeLimitSeconds", time_limit, DEFAULT_TIME_LIMIT_SECONDS);
@@ -172,11 +188,17 @@ fn read(
             "must name a format, such as `raw`, or an upload must",
         );
     }
-    if let Some(clash) = secrets.iter().find(|name| environment.contains_key(*name)) {
-        reader.wrong(
-            "secrets",
-            format!("`{clash}` is a variable of `environment` too"),
-        );
+    let of_service = service_secrets.iter().map(|secret| &secret.name);
+    let mut names = BTreeSet::new();
+    for name in secrets.iter().chain(of_service) {
+        let problem = if environment.contains_key(name) {
+            "is a variable of `environment` too"
+        } else if !names.insert(name) {
+            "is the name of two secrets"
+        } else {
+            continue;
+        };
+        reader.wrong("secrets", format!("`{name}` {problem}"));
     }
     reader.finish();
     Some(ImageDefinition {
@@ -186,6 +208,7 @@ fn read(
         build: build?,
         environment,
         secrets,
+        service_secrets,
         time_limit_seconds,
         formats,
         labels: labels.into_iter().collect(),

@@ -199,19 +199,53 @@ impl<'a> ObjectReader<'a> {
     ) -> Vec<T> {
         let mut parsed: Vec<T> = Vec::new();
         for (index, item) in self.list(key, most).iter().enumerate() {
-            let text = item.as_str().map(str::parse::<T>);
-            let error = match text {
-                None => format!("must be a text, not {item}"),
-                Some(Err(error)) => error.to_string(),
-                Some(Ok(value)) if parsed.contains(&value) => format!("{item} is listed twice"),
-                Some(Ok(value)) => {
-                    parsed.push(value);
-                    continue;
-                }
-            };
-            self.wrong_in(key, &index.to_string(), error);
+            self.parse_item(key, index, item, &mut parsed);
         }
         parsed
+    }
+
+    /// Adds an item of a list to those before it.
+    fn parse_item<T: FromStr<Err: Display> + PartialEq>(
+        &mut self,
+        key: &str,
+        index: usize,
+        item: &Value,
+        parsed: &mut Vec<T>,
+    ) {
+        let text = item.as_str().map(str::parse::<T>);
+        let error = match text {
+            None => format!("must be a text, not {item}"),
+            Some(Err(error)) => error.to_string(),
+            Some(Ok(value)) if parsed.contains(&value) => format!("{item} is listed twice"),
+            Some(Ok(value)) => return parsed.push(value),
+        };
+        self.wrong_in(key, &index.to_string(), error);
+    }
+
+    /// A mandatory name.
+    pub(super) fn name(&mut self, key: &'static str) -> Option<String> {
+        self.parsed::<SimpleName>(key).map(|name| name.0)
+    }
+
+    /// A list of different names and of objects, each of these with a reader of its own.
+    pub(super) fn names_and_objects<T>(
+        &mut self,
+        key: &'static str,
+        most: usize,
+        mut read: impl FnMut(&mut ObjectReader<'_>) -> Option<T>,
+    ) -> (Vec<String>, Vec<T>) {
+        let (mut names, mut objects) = (Vec::<SimpleName>::new(), Vec::new());
+        for (index, item) in self.list(key, most).iter().enumerate() {
+            let Some(members) = item.as_object() else {
+                self.parse_item(key, index, item, &mut names);
+                continue;
+            };
+            let place = below(&below(&self.pointer, key), &index.to_string());
+            let mut reader = ObjectReader::new(members, place, self.problems);
+            objects.extend(read(&mut reader));
+            reader.finish();
+        }
+        (names.into_iter().map(|name| name.0).collect(), objects)
     }
 
     /// A list of different names.

@@ -54,6 +54,16 @@ impl LaunchTracker {
         let _ = tokio::time::timeout(SHUTDOWN_WAIT, self.tracker.wait()).await;
     }
 
+    /// Runs something that makes a machine and ends it, so that a stop of the process waits for it.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.tracker.spawn(work);
+    }
+
+    /// Whether the process stops.
+    pub(crate) fn is_finishing(&self) -> bool {
+        self.tracker.is_closed()
+    }
+
     /// Waits until no other decision of this process concerns these limits. In the order of their
     /// names, so that decisions do not deadlock.
     pub(super) async fn lock_decisions(

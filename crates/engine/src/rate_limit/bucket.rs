@@ -122,11 +122,16 @@ impl Bucket {
     }
 
     /// The cloud throttled a call that began then. Calls that began before the last throttling do
-    /// not count again.
-    pub(super) fn record_throttling(&mut self, began: Timestamp, now: Timestamp) {
+    /// not count again. Returns the pause that begins, and the calls that wait for its end.
+    pub(super) fn record_throttling(
+        &mut self,
+        began: Timestamp,
+        now: Timestamp,
+    ) -> Option<(i64, u64)> {
         if self.last_throttled.is_some_and(|last| began <= last) {
-            return;
+            return None;
         }
+        let n_waiting = self.n_waiting();
         self.fill(now);
         self.last_throttled = Some(now);
         self.rate = (self.rate / 2.0).max(self.full_rate / MAX_SLOWDOWN);
@@ -135,6 +140,7 @@ impl Bucket {
         let pause_ms = FIRST_PAUSE_MS << self.n_throttled.min(MAX_DOUBLINGS);
         self.n_throttled = self.n_throttled.saturating_add(1);
         self.closed_until = Some(now.plus_millis(pause_ms));
+        Some((pause_ms, n_waiting))
     }
 
     /// The cloud asks not to be called for this long. Waiting calls get new reservations, and the
@@ -150,10 +156,19 @@ impl Bucket {
         }
     }
 
-    pub(super) fn record_success(&mut self, began: Timestamp) {
-        if self.last_throttled.is_none_or(|last| began > last) {
-            self.n_throttled = 0;
-        }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a number below the range becomes 0, and a number above it the largest"
+    )]
+    fn n_waiting(&self) -> u64 {
+        (-self.tokens).ceil() as u64
+    }
+
+    /// Returns whether this ends a pause.
+    pub(super) fn record_success(&mut self, began: Timestamp) -> bool {
+        let is_later = self.last_throttled.is_none_or(|last| began > last);
+        is_later && std::mem::take(&mut self.n_throttled) > 0
     }
 }
 

@@ -18,6 +18,7 @@ use engine::demand::DemandSource;
 use engine::fleet::{LaunchAnswers, LaunchTracker};
 use engine::issuer::WorkerIssuer;
 use engine::phase_measures::PhaseMeasures;
+use engine::provider_tests::ProviderTests;
 use engine::queue::Queue;
 use engine::random::Random;
 use engine::strategy_services::StrategyServices;
@@ -79,6 +80,7 @@ impl World {
             wakeups: Wakeups::default(),
             demand_source: DemandSource::Embedded,
             launch_tracker: LaunchTracker::default(),
+            provider_tests: ProviderTests::default(),
             phase_measures: PhaseMeasures::default(),
             launch_answers: LaunchAnswers::default(),
             availability: Availability::new(now),

@@ -63,6 +63,8 @@ pub(crate) enum Entity {
     Override,
     Budget,
     Image,
+    /// Its history are its tests
+    Provider,
 }
 
 const KEY: &str = "auditHistory";
@@ -107,7 +109,8 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
                 | Entity::Worker
                 | Entity::Rules
                 | Entity::Override
-                | Entity::Budget => LIST,
+                | Entity::Budget
+                | Entity::Provider => LIST,
             };
             let document = session.client.pages(&call, KEY, limit.limit).await?;
             if document[KEY].as_array().is_some_and(Vec::is_empty) {
@@ -163,6 +166,7 @@ impl Entity {
             Self::Override => "override",
             Self::Budget => "budget",
             Self::Image => "image",
+            Self::Provider => "provider",
         }
     }
 
@@ -177,6 +181,7 @@ impl Entity {
             Self::Override => "override",
             Self::Budget => "budget",
             Self::Image => "image",
+            Self::Provider => "provider",
         }
     }
 }

@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use serde_json::{Map, Value};
 
-use super::{Limit, Session};
+use super::{Limit, Session, provider_test};
 use crate::client::{Call, FLEETWRIGHT, WORKER_MANAGER};
 use crate::failure::{Exit, Failure};
 use crate::output::{self, Column};
@@ -16,6 +16,12 @@ pub(crate) enum Verb {
     /// The output is a file for `fleetwright rules lint --places`: a list of places for each
     /// provider, or null if it launches no workers.
     Places,
+    /// Ask a provider what every provider must answer well
+    ///
+    /// Asks about its set-up, places, lists and images, and about launch configs with their bids.
+    /// With --launch, one machine is made, which costs money: it is ordered twice by one token,
+    /// looked at, listed and ended. It is no worker, and is ended whatever the answers are.
+    Test(provider_test::Arguments),
 }
 
 const PROVIDERS: &str = "providers";
@@ -49,6 +55,7 @@ const NAMES: &[Column] = &[
 pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
     match verb {
         Verb::List(limit) => list_states(&limit, session).await,
+        Verb::Test(arguments) => provider_test::run(arguments, session).await,
         Verb::Places => {
             let places = Value::Object(places(session).await?);
             if session.json {

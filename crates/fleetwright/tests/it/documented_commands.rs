@@ -44,6 +44,11 @@ const BLOCKS: &[(&str, &str, Way)] = &[
         "fleetwright worker create racks",
         Way::Skip("needs a program that makes single workers; the tests of the server have one"),
     ),
+    (
+        "docs/providers/protocol.md",
+        "fleetwright provider test",
+        Way::Skip("is run by the tests of the command"),
+    ),
     ("docs/api.md", ". DIR/owner.env", Way::Run(declared_worker)),
     ("docs/api.md", "echo '{", Way::Run(secrets)),
     (

@@ -4,13 +4,17 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use access::Secret;
 use cloud::image::{
     ArtifactError, ArtifactKey, BuildFacts, BuildSecret, BuildSpec, Checksum, ElementBuild,
     OutputFile, checksum_of, element_command, read_report, sha256_of, statement,
 };
 use domain::id::ImageName;
-use domain::image::{BuildFile, BuildLeft, BuildLog, BuildMethod, BuildNumber, ImageFormat};
+use domain::image::{
+    BuildFile, BuildLeft, BuildLog, BuildMethod, BuildNumber, ImageFormat, ServiceSecret,
+};
 use domain::time::Timestamp;
+use serde_json::{Map, Value};
 use tokio::time::timeout;
 
 use super::Builder;
@@ -26,6 +30,9 @@ pub(super) const LOG_NAME: &str = "build.log";
 const VALIDATION: &str = "validation";
 /// Stands for the path of the output without format.
 const OUTPUT: &str = "{output}";
+
+/// The limit for the answer of the secrets service.
+const SECRET_LIMIT: Duration = Duration::from_secs(60);
 
 /// The end of the command.
 struct Ran {
@@ -58,7 +65,7 @@ impl Builder {
     }
 
     async fn run_command(&self, begun: &Begun) -> Result<Ran, BuildFailure> {
-        let spec = self.spec(begun)?;
+        let spec = self.spec(begun).await?;
         let started = self.parts.commands.start(spec.clone()).await;
         let mut run = started.map_err(|error| BuildFailure::Failed(with_causes(&error)))?;
         let (log, max_log_bytes) = (spec.log_path(), spec.max_log_bytes);
@@ -115,7 +122,7 @@ impl Builder {
         }
     }
 
-    fn spec(&self, begun: &Begun) -> Result<BuildSpec, BuildFailure> {
+    async fn spec(&self, begun: &Begun) -> Result<BuildSpec, BuildFailure> {
         let definition = &begun.definition;
         let formats: Vec<String> = definition
             .all_formats()
@@ -126,10 +133,14 @@ impl Builder {
         environment.extend(definition.environment.clone());
         let secrets = definition.secrets.iter();
         let secrets = secrets.map(|name| self.secret(name, &definition.name));
+        let mut secrets: Vec<BuildSecret> = secrets.collect::<Result<_, _>>()?;
+        for wanted in &definition.service_secrets {
+            secrets.push(self.service_secret(wanted, &definition.name).await?);
+        }
         Ok(BuildSpec {
             command,
             environment,
-            secrets: secrets.collect::<Result<_, _>>()?,
+            secrets,
             folder: self.disk.work(&begun.image, begun.number),
             output: definition.name.to_string(),
             formats,
@@ -162,6 +173,44 @@ impl Builder {
             name: name.to_owned(),
             value,
             as_file: file.as_file,
+        })
+    }
+
+    /// Read when the build begins, so that a changed value is in the next build.
+    async fn service_secret(
+        &self,
+        wanted: &ServiceSecret,
+        image: &ImageName,
+    ) -> Result<BuildSecret, BuildFailure> {
+        let ServiceSecret {
+            name,
+            secret,
+            key,
+            as_file,
+        } = wanted;
+        let failed = |why: String| {
+            BuildFailure::Failed(format!("secret {secret} of the secrets service {why}"))
+        };
+        let reading = timeout(SECRET_LIMIT, self.parts.secrets.read(image, secret));
+        let read = reading.await.map_err(|_| {
+            failed(format!(
+                "was not answered within {} s",
+                SECRET_LIMIT.as_secs()
+            ))
+        })?;
+        let value = read.map_err(|why| failed(format!("cannot be read: {why}")))?;
+        // The error of the parser may quote the value.
+        let members: Result<Map<String, Value>, _> = serde_json::from_str(value.expose());
+        let members = members.map_err(|_| failed("is no object".to_owned()))?;
+        let value = match members.get(key) {
+            Some(Value::String(text)) => text.clone(),
+            Some(other) => other.to_string(),
+            None => return Err(failed(format!("has no member {key}"))),
+        };
+        Ok(BuildSecret {
+            name: name.clone(),
+            value: Secret::new(value),
+            as_file: *as_file,
         })
     }
 
@@ -227,7 +276,7 @@ impl Builder {
             definition_sha256: &begun.definition.content_hash(),
             command: &spec.command,
             environment: &spec.environment,
-            secrets: &begun.definition.secrets,
+            secrets: &begun.definition.secret_names(),
             deployment: &self.settings.deployment,
             builder: &self.settings.name,
             builder_version: env!("CARGO_PKG_VERSION"),

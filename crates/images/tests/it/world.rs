@@ -7,6 +7,7 @@ mod definition;
 mod interrupted;
 #[path = "../../../backplane/tests/it/tree/proxy.rs"]
 mod proxy;
+mod secrets;
 mod twin;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,6 +31,7 @@ pub(crate) use self::builder::{BuilderPlan, Store, TestBuilder};
 pub(crate) use self::clock::TestClock;
 pub(crate) use self::definition::{Definition, debian};
 pub(crate) use self::interrupted::InterruptedTree;
+pub(crate) use self::secrets::{OneSecret, SECRET};
 pub(crate) use self::twin::{TestSession, Twin};
 
 /// Nothing that tests wait for takes this long.

@@ -19,6 +19,7 @@ use crate::app::App;
 use crate::build_logs::LogSeal;
 use crate::builder::{self, BuilderNeeds, BuilderProblem, EngineTargets, process_name};
 use crate::config::{Role, TreeKind};
+use crate::image_secrets::EngineSecrets;
 
 /// Pause between two attempts to open the tree.
 const RETRY: Duration = Duration::from_secs(15);
@@ -226,6 +227,7 @@ fn build(
         images,
         targets: Arc::new(EngineTargets(Arc::clone(&app.engine))),
         clock: Arc::clone(&app.engine.clock),
+        secrets: Arc::new(EngineSecrets(Arc::clone(&app.engine))),
         live: app.live_builds.clone(),
         seal: LogSeal::of(app),
         stop: stop.clone(),

@@ -43,6 +43,8 @@ pub struct Images {
     pub artifacts: Option<ArtifactStoreSettings>,
     /// Where the values of secrets are, by their names.
     pub secrets: BTreeMap<String, ImageSecret>,
+    /// The client with which a builder of its own reads the secrets service.
+    pub secrets_client: Option<SecretsClient>,
     /// The user as whom builds run, if the builder is root.
     pub user: Option<String>,
     /// Nothing that a build starts has more rights than the build; by default where `user` is set.
@@ -60,6 +62,13 @@ pub struct ImageSecret {
     pub images: Option<BTreeSet<String>>,
 }
 
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SecretsClient {
+    pub client_id: String,
+    pub access_token_file: PathBuf,
+}
+
 impl Default for Images {
     fn default() -> Self {
         Self {
@@ -74,6 +83,7 @@ impl Default for Images {
             upload_seconds: 21_600,
             artifacts: None,
             secrets: BTreeMap::new(),
+            secrets_client: None,
             user: None,
             no_new_privs: None,
         }

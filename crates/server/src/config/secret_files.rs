@@ -19,6 +19,7 @@ impl Config {
         let tls = self.tls.iter();
         let openid = self.page.openid.iter();
         let strategies = self.strategies.values();
+        let secrets_client = self.images.secrets_client.iter();
         let providers = self.providers.0.iter();
         tls.map(|tls| tls.key_file.as_path())
             .chain(strategies.filter_map(|strategy| strategy.secret_file.as_deref()))
@@ -37,6 +38,7 @@ impl Config {
                     .values()
                     .map(|secret| secret.file.as_path()),
             )
+            .chain(secrets_client.map(|client| client.access_token_file.as_path()))
             .chain(self.images.artifacts.as_ref().and_then(artifacts_key))
             .chain(self.tree.secret_files())
             .chain(self.auth.websocktunnel_secret_file.as_deref())

@@ -2,6 +2,13 @@
 
 use serde::de::DeserializeOwned;
 
+/// Keys that are looked for at the wrong place, and where they are.
+const ELSEWHERE: [(&str, &str); 3] = [
+    ("server.metrics_listen", "metrics.listen"),
+    ("server.metrics.listen", "metrics.listen"),
+    ("metrics_listen", "metrics.listen"),
+];
+
 /// Parses a TOML document. An error has the place and the key, and nothing of any value.
 pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     toml::from_str(text).map_err(|error| {
@@ -11,7 +18,12 @@ pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T, String> {
         };
         let (line, column) = position(text, span.start);
         match key_at(text, span.start) {
-            Some(key) => format!("line {line}, column {column}, key {key}: {message}"),
+            Some(key) => {
+                let elsewhere = ELSEWHERE.iter().find(|(wrong, _)| *wrong == key);
+                let hint = elsewhere.map(|(_, right)| format!("; the key is `{right}`"));
+                let hint = hint.unwrap_or_default();
+                format!("line {line}, column {column}, key {key}: {message}{hint}")
+            }
             None => format!("line {line}, column {column}: {message}"),
         }
     })
@@ -125,6 +137,15 @@ mod tests {
         let expected =
             "line 3, column 1, key server.max_boddy_bytes: unknown field `max_boddy_bytes`";
         assert!(problem.starts_with(expected), "{problem}");
+    }
+
+    #[test]
+    fn the_right_place_of_a_key_is_named() {
+        let problem = problem("[server]\nmetrics_listen = \"x\"");
+        assert!(
+            problem.ends_with("; the key is `metrics.listen`"),
+            "{problem}"
+        );
     }
 
     #[test]

@@ -230,6 +230,7 @@ fn cases_of(endpoint: &Endpoint) -> Vec<Case> {
             crate::fleet_authorization::override_cases(),
             crate::selected_workers::cases(),
             crate::take_over::cases(),
+            crate::provider_test::cases(),
             crate::fleet_authorization::budget_cases(),
         ],
         Service::Queue => vec![

@@ -51,7 +51,8 @@ impl Fleet {
         let limit = |(id, provider): (ProviderId, Arc<dyn Provider>)| {
             let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
             let pauses = Arc::new(TestTimer(Arc::clone(&self.clock)));
-            let limited = RateLimitedProvider::new(id.clone(), provider, LIMITS, clock, pauses);
+            let limited = RateLimitedProvider::new(id.clone(), provider, LIMITS, clock, pauses)
+                .with_records(true);
             (id, Arc::new(limited) as Arc<dyn Provider>)
         };
         let providers = self.providers().into_iter().map(limit).collect();
@@ -168,6 +169,17 @@ fleet_on_sqlite_first!(
         let scanned = scanner.scan_for(FOREVER).await.unwrap().unwrap();
         assert_eq!((scanned.problems, scanned.seen), (0, 1));
         assert!(fleet.now().millis_since(begin) >= 3_000);
+        let records = fleet.log.lines("record.fields=");
+        for (kind, field) in [
+            ("cloud-api-paused", "\"reason\":\"rateLimit\""),
+            ("cloud-api-resumed", "\"providerId\":\"one\""),
+        ] {
+            let mut of_kind = records.iter().filter(|line| line.contains(kind));
+            assert!(
+                of_kind.any(|line| line.contains(field)),
+                "{kind}: {records:?}"
+            );
+        }
         app.engine.store.close().await;
     }
 );

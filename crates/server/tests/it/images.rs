@@ -11,10 +11,17 @@ use crate::world::World;
 const LINUX: &str = "fleetwright:/image/linux";
 const MANAGE: &[&str] = &["fleetwright:manage-image:linux"];
 const READ: &[&str] = &["fleetwright:get-image:linux"];
-const WRITE: &[&str] = &[
+const WRITE_SECRET: &[&str] = &[
     "fleetwright:manage-image:linux",
     "worker-manager:provider:aws",
+    "secrets:get:project/x",
 ];
+
+/// A definition whose author must be allowed to read a secret.
+fn with_service_secret() -> Value {
+    let secret = json!({"name": "TOKEN", "secret": "project/x", "key": "token"});
+    with("secrets", json!(["MIRROR", secret]))
+}
 
 fn definition() -> Value {
     json!({
@@ -33,8 +40,8 @@ fn with(key: &str, value: Value) -> Value {
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![
-        case_with("createImage", LINUX, definition(), WRITE),
-        case_with("updateImage", LINUX, definition(), WRITE),
+        case_with("createImage", LINUX, with_service_secret(), WRITE_SECRET),
+        case_with("updateImage", LINUX, with_service_secret(), WRITE_SECRET),
         case("deleteImage", LINUX, MANAGE),
         case("image", LINUX, READ),
         case(
@@ -63,7 +70,7 @@ pub(crate) fn cases() -> Vec<Case> {
             "revertImage",
             "fleetwright:/image/linux/revert",
             json!({"to": 1}),
-            WRITE,
+            WRITE_SECRET,
         ),
     ]
 }

@@ -121,6 +121,7 @@ mod pools_of_several;
 mod pools_planned;
 mod pools_read;
 mod pools_written;
+mod provider_test;
 mod providers;
 mod publishing;
 mod purge_cache;

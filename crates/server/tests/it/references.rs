@@ -112,7 +112,8 @@ fn added_to_queue() -> BTreeMap<String, Value> {
 
 /// Methods of the worker manager that Taskcluster does not have: RFC 124's rule sets and their
 /// parts.
-const BEYOND: [&str; 11] = [
+const BEYOND: [&str; 12] = [
+    "Provider Tests",
     "Relays",
     "Selected Workers",
     "Takeover",

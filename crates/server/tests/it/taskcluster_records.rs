@@ -11,7 +11,8 @@ use crate::database::Database;
 use crate::fleet_world::{Fleet, POOL, plain_pool};
 
 /// Their types, and the fields beside `v`.
-const FIELDS: [(&str, &str); 10] = [
+const FIELDS: [(&str, &str); 11] = [
+    ("audit-event", "service entity entityId clientId action"),
     (
         "worker-requested",
         "workerPoolId providerId workerId workerGroup terminateAfter",

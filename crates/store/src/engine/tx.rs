@@ -1,5 +1,7 @@
 //! Transactions: the reads and writes that the functions of this crate make.
 
+use domain::audit::AuditEntry;
+
 use crate::engine::{
     columns::Bind, columns::Cells, columns::Entity, columns::FromRow, error::Result,
     error::StoreError, failure::Failure, pipeline::Expected, row::BadRow, row::ReadRow, row::Row,
@@ -28,6 +30,8 @@ pub struct Tx<'a> {
     /// Reads are only asked for, and find nothing.
     is_asking: bool,
     pub(crate) touches: Touches,
+    /// Audit entries since they were taken.
+    audited: Vec<AuditEntry>,
 }
 
 impl<'a> Tx<'a> {
@@ -38,7 +42,17 @@ impl<'a> Tx<'a> {
             has_failed: false,
             is_asking: false,
             touches: Touches::default(),
+            audited: Vec::new(),
         }
+    }
+
+    pub(crate) fn note_audit(&mut self, entry: &AuditEntry) {
+        self.audited.push(entry.clone());
+    }
+
+    /// The audit entries that were written since the last call.
+    pub fn take_audited(&mut self) -> Vec<AuditEntry> {
+        std::mem::take(&mut self.audited)
     }
 
     /// The next statement changes this pool, or its workers, and no other pool.

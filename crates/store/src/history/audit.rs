@@ -77,6 +77,7 @@ pub struct AuditFilter {
 }
 
 pub fn insert(tx: &mut Tx<'_>, entry: &AuditEntry) -> Result<()> {
+    tx.note_audit(entry);
     tx.run(&INSERT, entry.inserted())
 }
 

@@ -16,6 +16,7 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
         &[
             "page::actions::fleet::MAX_PAGES",
             "fleetwright::import::live::AT_ONCE",
+            "cloud::conformance::standing::MAX_NAMED",
             "server::api::fleetwright::lists::all_workers::LATER_ROWS",
             "page::pictures::canary::ENTRIES",
             "page::pictures::changes::PAGE",
@@ -178,6 +179,8 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
             "fleetwright::client::retry::MAX_ATTEMPTS",
             "fleetwright::commands::event::FIRST_TRIES",
             "fleetwright::commands::event::MAX_TRIES",
+            "fleetwright::commands::provider_test::MAX_CALLS",
+            "fleetwright::commands::provider_test::MAX_STRAYS",
             "engine::configurations::edit::MAX_TRIES",
             "engine::workers::registration::MAX_TRIES",
             "engine::queue::create_task::MAX_VALIDATIONS",

@@ -353,3 +353,47 @@ fn a_request_has_a_definition_with_its_version_and_reason_and_all_errors_at_once
     assert_eq!(places, expected, "{told}");
     assert!(crate::image::ImageRequest::parse(&json!([]), &name).is_err());
 }
+
+#[test]
+fn secrets_of_the_secrets_service_stand_beside_those_of_the_builders() {
+    let token = json!({"name": "TOKEN", "secret": "project/x/registry", "key": "token"});
+    let with = |secrets: Value| {
+        let mut document = complete();
+        document["secrets"] = secrets;
+        ImageDefinition::parse(&document)
+    };
+    let before = with(json!(["registry/token"])).unwrap();
+    let after = with(json!(["registry/token", token])).unwrap();
+    assert_ne!(before.build_hash(), after.build_hash());
+    assert_eq!(after.secrets, ["registry/token"]);
+    let [secret] = &*after.service_secrets else {
+        panic!("{after:?}");
+    };
+    assert_eq!(
+        (&*secret.secret, &*secret.key),
+        ("project/x/registry", "token")
+    );
+    assert!(!secret.as_file);
+    assert_eq!(after.secret_names(), ["registry/token", "TOKEN"]);
+    for (secrets, part) in [
+        (
+            json!([token, "TOKEN"]),
+            "/secrets: `TOKEN` is the name of two secrets",
+        ),
+        (
+            json!([{"name": "A", "key": "k"}]),
+            "/secrets/0/secret: must be the name",
+        ),
+        (
+            json!([{"name": "A", "secret": "s"}]),
+            "/secrets/0/key: is missing",
+        ),
+        (
+            json!([{"name": "A", "secret": "s", "key": "k", "value": "v"}]),
+            "/secrets/0/value: `value` is not known here",
+        ),
+    ] {
+        let problems = with(secrets).unwrap_err().to_string();
+        assert!(problems.contains(part), "{problems}");
+    }
+}

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::on_embedded_first;
 use crate::world::{
-    BuilderPlan, Twin, World, asker, debian, failure, image, is_building, keyring, until,
+    BuilderPlan, SECRET, Twin, World, asker, debian, failure, image, is_building, keyring, until,
 };
 
 const GOOD: &str = r#"echo disk >"$1.raw""#;
@@ -16,6 +16,7 @@ on_embedded_first! {
     a_cancelled_build_ends_and_says_who_cancelled_it
     a_time_limit_ends_every_process_of_a_build
     a_build_gets_its_secrets_and_its_log_does_not_show_them
+    a_build_gets_secrets_of_the_secrets_service
     a_build_without_its_secret_fails_with_its_name
     a_secret_is_for_the_images_that_it_lists
     a_validation_decides_whether_a_build_is_ready
@@ -143,6 +144,44 @@ async fn a_build_gets_its_secrets_and_its_log_does_not_show_them(twin: Twin) {
         "{text}"
     );
     assert_eq!(world.record("debian", 1).formats.len(), 1);
+}
+
+async fn a_build_gets_secrets_of_the_secrets_service(twin: Twin) {
+    let world = World::open(twin).await;
+    let builder = world.builder("one").await;
+    let secret = |name: &str, key: &str, as_file: bool| json!({"name": name, "secret": SECRET, "key": key, "asFile": as_file});
+    let script = r#"echo "token $TOKEN"; cat "$LOGINS_FILE"; echo "$TOKEN" >"$1.raw""#;
+    let secrets = json!([
+        secret("TOKEN", "token", false),
+        secret("LOGINS", "logins", true)
+    ]);
+    world.define(&debian(script).with("secrets", secrets)).await;
+    world.until_uploaded("debian", 1, &["fake"]).await;
+    let log = builder.whole_log("debian", 1).await;
+    assert!(log.starts_with("token [redacted]\n[redacted]"), "{log}");
+    for (other, wanted, expected) in [
+        (
+            "member",
+            secret("TOKEN", "none", false),
+            "has no member none",
+        ),
+        (
+            "unknown",
+            json!({"name": "TOKEN", "secret": "none", "key": "token"}),
+            "cannot be read: it does not exist",
+        ),
+    ] {
+        let definition = debian(GOOD).with("imageId", json!(other));
+        world
+            .define(&definition.with("secrets", json!([wanted])))
+            .await;
+        world.until_builds(other, &[(1, "failed")]).await;
+        let (error, _) = failure(&world.record(other, 1)).unwrap();
+        assert!(
+            error.starts_with("secret ") && error.contains(expected),
+            "{error}"
+        );
+    }
 }
 
 async fn a_build_without_its_secret_fails_with_its_name(twin: Twin) {

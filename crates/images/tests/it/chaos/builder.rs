@@ -14,7 +14,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::commands::FakeCommands;
 use super::faults::{ChaosTree, Faults};
 use super::store::MemoryStore;
-use crate::world::{TestSession, World, keyring};
+use crate::world::{OneSecret, TestSession, World, keyring};
 
 /// A folder and a store, in which builders run one after the other.
 pub(super) struct Seat {
@@ -62,6 +62,7 @@ impl Seat {
                 monitor: Arc::clone(&faults.monitor),
                 longest_ms,
             }),
+            secrets: Arc::new(OneSecret),
             live: LiveBuilds::default(),
         };
         let settings = BuilderSettings {

@@ -15,6 +15,7 @@ use images::{
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::secrets::OneSecret;
 use super::{TestSession, WAIT_LIMIT, World, image, keyring, until, within};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +112,7 @@ impl TestBuilder {
             artifacts_name: folder_store_name(&store).unwrap(),
             key: ProvenanceKey::new(&keyring()),
             commands: Arc::new(SupervisorProgram(supervisor.map(str::to_owned).into())),
+            secrets: Arc::new(OneSecret),
             live: live.clone(),
         };
         let settings = BuilderSettings {

@@ -60,7 +60,8 @@ pub const ENDPOINTS: &[Endpoint] = &[
         .about(AUDIT, "Show the audit history")
         .describe(
             "The changes of an object and their authors, oldest first: a client, a role, a worker \
-             pool, a worker, a worker configuration, an override, a budget or an image.",
+             pool, a worker, a worker configuration, an override, a budget, an image or a test of a \
+             provider.",
         ),
     on("listAuditHistory", Get, "/clients/<clientId>/audit")
         .runs(|call| Box::pin(audit::of_client(call)))

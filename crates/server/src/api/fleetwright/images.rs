@@ -146,7 +146,8 @@ fn check_secrets(call: &Call, image: &ImageName, document: &Value) -> Problems {
     problems
 }
 
-/// The parameters of an edit's scopes: uploads cost money at their providers. The document may have
+/// The parameters of an edit's scopes: uploads cost money at their providers, and builds get the
+/// values of secrets. The document may have
 /// errors, which are only named to callers with these scopes.
 fn params(call: &Call, document: &Value) -> Params {
     let uploads = document["uploads"].as_array().into_iter().flatten();
@@ -154,7 +155,12 @@ fn params(call: &Call, document: &Value) -> Params {
     let providers = providers.filter(|id| id.parse::<ProviderId>().is_ok());
     let mut providers: Vec<String> = providers.map(str::to_owned).collect();
     providers.dedup();
-    call.url_params().list("providers", providers)
+    let secrets = document["secrets"].as_array().into_iter().flatten();
+    let secrets = secrets.filter_map(|secret| secret["secret"].as_str());
+    let mut secrets: Vec<String> = secrets.map(str::to_owned).collect();
+    secrets.dedup();
+    let params = call.url_params().list("providers", providers);
+    params.list("secrets", secrets)
 }
 
 fn parse(document: &Value) -> Result<ImageDefinition, ApiError> {

@@ -62,6 +62,7 @@ pub(super) async fn revert(mut call: Call) -> Result<Reply, ApiError> {
     let body: RevertBody = call.body()?;
     // A caller that may not change it does not learn which versions exist.
     let params_known = call.url_params().list("providers", Vec::new());
+    let params_known = params_known.list("secrets", Vec::new());
     call.authorize(params_known).await?;
     let record = record(&call, Version(body.to)).await?;
     let definition = parse(&record.document)?;

@@ -24,6 +24,7 @@ const WRITE: &[Template] = &[
         "providers",
         "worker-manager:provider:<providerId>",
     ),
+    each("secret", "secrets", "secrets:get:<secret>"),
 ];
 
 pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
@@ -36,7 +37,8 @@ pub(in crate::api) const ENDPOINTS: &[Endpoint] = &[
         .about(IMAGES, "Create an image")
         .describe(
             "Stores the definition of an image: how it is built, and where it is uploaded. The \
-             caller needs the scopes of all providers to which it is uploaded. If a part is \
+             caller needs the scopes of all providers to which it is uploaded, and those of the \
+             secrets of the secrets service that builds get. If a part is \
              invalid, nothing is stored, and the error names the place. The same request again \
              gets the same answer.",
         ),
