@@ -10,8 +10,11 @@ use domain::time::{HOUR_MS, Timestamp};
 const GRACE_MS: i64 = HOUR_MS;
 /// Leftovers that one call removes at most.
 const MAX_REMOVED: usize = 100;
-/// The name of the tag or label of resources that are to stay, whatever its value is.
+/// The name of the tag or label of resources that are to stay. What a launch config says outlives
+/// its machine gets it, unless the launch config gives it another value.
 pub(crate) const KEEP: &str = "fleetwright-keep";
+/// The value with which such a resource is removed all the same.
+const REMOVE: &str = "false";
 
 /// A resource that was removed, or whose removal has begun.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,6 +27,11 @@ pub struct Leftover {
 /// Whether something is old enough to be left over. `None`, for its time is not known: no.
 pub(crate) fn is_old(since: Option<Timestamp>, now: Timestamp) -> bool {
     since.is_some_and(|since| now.millis_since(since) >= GRACE_MS)
+}
+
+/// Whether a resource with this value of the tag is to stay.
+pub(crate) fn is_kept(value: Option<&str>) -> bool {
+    value.is_some_and(|value| value != REMOVE)
 }
 
 /// Those that one call removes. The next call goes on.
@@ -43,6 +51,12 @@ mod tests {
         for size in sizes_around("cloud::leftovers::MAX_REMOVED", MAX_REMOVED) {
             assert_eq!(bounded(vec![(); size]).len(), size.min(MAX_REMOVED));
         }
+    }
+
+    #[test]
+    fn what_has_the_tag_stays_unless_it_says_no() {
+        let kept = [None, Some(""), Some("true"), Some("false")].map(is_kept);
+        assert_eq!(kept, [false, true, true, false]);
     }
 
     #[test]

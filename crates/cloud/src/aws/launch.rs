@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::instance_types;
 use super::parameters::Parameters;
 use super::tags::LaunchTags;
+use crate::leftovers::KEEP;
 use crate::{LaunchError, LaunchOrder};
 
 /// EC2's limit for user data, before base64.
@@ -39,6 +40,13 @@ pub(crate) fn is_spot(asked: &Map<String, Value>) -> bool {
         .is_some_and(|market| market["MarketType"] == "spot")
 }
 
+/// Whether volumes are to outlive the machine.
+fn keeps_volumes(asked: &Map<String, Value>) -> bool {
+    let mappings = asked.get("BlockDeviceMappings").and_then(Value::as_array);
+    let mut mappings = mappings.into_iter().flatten();
+    mappings.any(|mapping| mapping["Ebs"]["DeleteOnTermination"] == false)
+}
+
 /// Builds the call. The same order makes the same bytes: EC2 compares them when a token is used
 /// twice.
 pub(crate) fn build_call(
@@ -61,7 +69,14 @@ pub(crate) fn build_call(
         pool_id: &order.pool.id,
         owner: &order.pool.definition.owner,
     };
-    let tags = tags_of_launch.merge_into(asked.get("TagSpecifications"));
+    let given = asked.get("TagSpecifications").and_then(Value::as_array);
+    let mut given = given.cloned().unwrap_or_default();
+    if keeps_volumes(&asked) {
+        let tags = json!([{"Key": KEEP, "Value": "true"}]);
+        // The launch config's own value of this tag comes later, and wins.
+        given.insert(0, json!({"ResourceType": "volume", "Tags": tags}));
+    }
+    let tags = tags_of_launch.merge_into(Some(&Value::Array(given)));
     asked.insert("TagSpecifications".to_owned(), tags);
     if is_spot(&asked) {
         limit_price(&mut asked, order.max_price);

@@ -9,7 +9,7 @@ use super::machines::Page;
 use super::parameters::Parameters;
 use super::responses::{DescribeVolumes, EmptyResponse, Volume};
 use super::tags::{self, DEPLOYMENT, PROVIDER};
-use crate::leftovers::{KEEP, Leftover, bounded, is_old};
+use crate::leftovers::{KEEP, Leftover, bounded, is_kept, is_old};
 use crate::several_calls::{run_together, successes};
 use crate::{CloudError, Region};
 
@@ -51,7 +51,7 @@ impl AwsProvider {
             .as_ref()
             .and_then(|text| text.parse().ok());
         tags::launch_of(tags, &self.root_url, &self.id).is_some()
-            && tags::value(tags, KEEP).is_none()
+            && !is_kept(tags::value(tags, KEEP))
             && is_old(made, self.clock.now())
     }
 

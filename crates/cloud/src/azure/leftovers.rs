@@ -13,7 +13,7 @@ use super::names::MachineNames;
 use super::paths::{ADDRESSES, DISK_TYPE, INTERFACES, group_in};
 use super::site::Site;
 use super::tags::FoundTags;
-use crate::leftovers::{KEEP, Leftover, bounded, is_old};
+use crate::leftovers::{KEEP, Leftover, bounded, is_kept, is_old};
 use crate::several_calls::{run_together, successes};
 use crate::vendor::VendorError;
 use crate::{CloudError, Region};
@@ -43,7 +43,7 @@ pub(super) async fn remove(
         let (Some(group), Some(machine)) = (group, tags.machine()) else {
             return;
         };
-        if site.owns(&resource) && !tags.has(KEEP) && is_old(made, now) {
+        if site.owns(&resource) && !is_kept(tags.get(KEEP)) && is_old(made, now) {
             let key = (group.to_ascii_lowercase(), machine.to_owned());
             found.entry(key).or_default().push(resource);
         }

@@ -91,7 +91,7 @@ impl<'a> FoundTags<'a> {
         Self(&resource["tags"])
     }
 
-    fn get(self, key: &str) -> Option<&'a str> {
+    pub(super) fn get(self, key: &str) -> Option<&'a str> {
         self.0[key].as_str()
     }
 
@@ -118,10 +118,6 @@ impl<'a> FoundTags<'a> {
     /// The location that its machine is in.
     pub(super) fn group(self) -> Option<&'a str> {
         self.get(GROUP)
-    }
-
-    pub(super) fn has(self, key: &str) -> bool {
-        !self.0[key].is_null()
     }
 
     pub(super) fn machine(self) -> Option<&'a str> {

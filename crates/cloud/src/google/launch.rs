@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use super::labels::{LaunchLabels, plain};
 use super::machine_types;
 use super::responses::Instance;
+use crate::leftovers::KEEP;
 use crate::{LaunchError, LaunchOrder, hex};
 
 /// Google's limit for the value of one metadata key.
@@ -139,7 +140,7 @@ fn instance(
 }
 
 /// The disks. Those that are made with the machine carry its labels, and end with it, unless the
-/// launch config says otherwise about a disk that is not for booting.
+/// launch config says otherwise about a disk that is not for booting: such a disk is kept.
 fn disks(configuration: &Map<String, Value>, labels: &Value) -> Vec<Value> {
     let given = configuration.get("disks").and_then(Value::as_array);
     let mut disks = given.cloned().unwrap_or_default();
@@ -150,18 +151,21 @@ fn disks(configuration: &Map<String, Value>, labels: &Value) -> Vec<Value> {
         if !is_persistent || disk.contains_key("source") {
             continue;
         }
+        let boots = disk.get("boot").map_or(index == 0, |boot| *boot == true);
+        if boots {
+            disk.insert("autoDelete".to_owned(), json!(true));
+        }
+        let ends = disk.entry("autoDelete").or_insert(json!(true)) != false;
+        let mut merged = Map::new();
+        if !ends {
+            merged.insert(KEEP.to_owned(), json!("true"));
+        }
         let mut parameters = object(disk.get("initializeParams"));
-        let mut merged = object(own.as_ref());
+        merged.extend(object(own.as_ref()));
         merged.extend(object(parameters.get("labels")));
         merged.extend(object(Some(labels)));
         parameters.insert("labels".to_owned(), Value::Object(merged));
         disk.insert("initializeParams".to_owned(), Value::Object(parameters));
-        let boots = disk.get("boot").map_or(index == 0, |boot| *boot == true);
-        if boots {
-            disk.insert("autoDelete".to_owned(), json!(true));
-        } else {
-            disk.entry("autoDelete").or_insert(json!(true));
-        }
     }
     disks
 }

@@ -8,7 +8,7 @@ use domain::time::Timestamp;
 use super::GoogleProvider;
 use super::labels;
 use super::responses::Disk;
-use crate::leftovers::{KEEP, Leftover, bounded, is_old};
+use crate::leftovers::{KEEP, Leftover, bounded, is_kept, is_old};
 use crate::several_calls::{run_together, successes};
 use crate::{CloudError, Region};
 
@@ -42,6 +42,9 @@ impl GoogleProvider {
         let times = [&disk.creation_timestamp, &disk.last_detach_timestamp];
         let times = times.into_iter().flatten();
         let last: Option<Timestamp> = times.filter_map(|text| text.parse().ok()).max();
-        is_ours && disk.users.is_empty() && !disk.labels.contains_key(KEEP) && is_old(last, now)
+        is_ours
+            && disk.users.is_empty()
+            && !is_kept(disk.labels.get(KEEP).map(String::as_str))
+            && is_old(last, now)
     }
 }

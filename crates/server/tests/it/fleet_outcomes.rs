@@ -21,7 +21,7 @@ use crate::fleet_world::{
 const LONG_MS: i64 = 10 * MINUTE_MS;
 
 impl Fleet {
-    async fn launch(&self) -> Launch {
+    pub(crate) async fn launch(&self) -> Launch {
         let [launch] = self.launches(POOL).await.try_into().unwrap();
         launch
     }

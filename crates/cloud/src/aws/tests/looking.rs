@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::moto::{FIRST_TOKEN, OnMoto, SECOND_TOKEN, simple};
+use super::moto::{FIRST_TOKEN, OnMoto, SECOND_TOKEN, THIRD_TOKEN, simple};
 use super::proxy::InjectedFailure;
 use crate::aws::parameters::Parameters;
 use crate::aws::responses::EmptyResponse;
@@ -266,6 +266,10 @@ async fn a_volume_that_outlives_its_machine_is_removed_after_an_hour() {
     let mut content = simple();
     content["launchConfig"]["BlockDeviceMappings"] = json!([
         {"DeviceName": "/dev/sdb", "Ebs": {"VolumeSize": 1, "DeleteOnTermination": false}}]);
+    let kept = moto.launch_by(&moto.provider, THIRD_TOKEN, 1, content.clone());
+    let kept = kept.await.unwrap().remove(0);
+    content["launchConfig"]["TagSpecifications"] = json!([{"ResourceType": "volume",
+        "Tags": [{"Key": "fleetwright-keep", "Value": "false"}]}]);
     let machines = moto.launch_by(&moto.provider, FIRST_TOKEN, 1, content.clone());
     let machine = machines.await.unwrap().remove(0);
     let others = moto.launch_by(&moto.stranger, SECOND_TOKEN, 1, content);
@@ -278,6 +282,7 @@ async fn a_volume_that_outlives_its_machine_is_removed_after_an_hour() {
         Ok(Vec::new())
     );
     moto.provider.end(&machine).await.unwrap();
+    moto.provider.end(&kept).await.unwrap();
     moto.stranger.end(&other).await.unwrap();
     let removed = moto.provider.remove_leftovers(&region).await.unwrap();
     let kinds: Vec<&str> = removed.iter().map(|it| it.kind).collect();

@@ -28,6 +28,7 @@ use crate::{LaunchError, LaunchOrder, LaunchedMachine, Machines as _, Proof, Pro
 
 pub(super) const FIRST_TOKEN: &str = "AAAAAAAAQQCAAAAAAAAAAQ";
 pub(super) const SECOND_TOKEN: &str = "BBBBBBBBQQCBBBBBBBBBBQ";
+pub(super) const THIRD_TOKEN: &str = "CCCCCCCCQQCCCCCCCCCCCQ";
 
 /// A provider on moto whose machines no other test sees.
 pub(super) struct OnMoto {

@@ -158,6 +158,11 @@ fn disks_end_with_their_machine_unless_asked_otherwise() {
         deleted,
         [json!(true), json!(false), json!(true), none.clone(), none]
     );
+    let kept = |at: usize| &disks[at]["initializeParams"]["labels"]["fleetwright-keep"];
+    assert_eq!(
+        [0, 1, 2].map(kept),
+        [&Value::Null, &json!("true"), &Value::Null]
+    );
     assert_eq!(disks[0]["initializeParams"]["labels"]["c"], "d");
     assert_eq!(disks[3], json!({"source": "zones/z/disks/kept"}));
 }

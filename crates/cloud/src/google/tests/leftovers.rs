@@ -45,13 +45,17 @@ async fn a_disk_that_no_machine_uses_is_removed_after_an_hour() {
     world.google.act("disk-time", &made).await;
     let mut workers = Vec::new();
     for (token, labels, provider) in [
-        ("BBBBBBBBQQCBBBBBBBBBBQ", json!({}), &world.provider),
         (
-            "CCCCCCCCQQCCCCCCCCCCCQ",
-            json!({"fleetwright-keep": ""}),
+            "BBBBBBBBQQCBBBBBBBBBBQ",
+            json!({"fleetwright-keep": "false"}),
             &world.provider,
         ),
-        ("DDDDDDDDQQCDDDDDDDDDDQ", json!({}), &world.stranger),
+        ("CCCCCCCCQQCCCCCCCCCCCQ", json!({}), &world.provider),
+        (
+            "DDDDDDDDQQCDDDDDDDDDDQ",
+            json!({"fleetwright-keep": "false"}),
+            &world.stranger,
+        ),
     ] {
         let launched = world.launch_by(provider, token, 1, with_disk(labels));
         workers.push((launched.await.unwrap().remove(0), provider));
@@ -88,7 +92,7 @@ async fn a_disk_that_was_detached_lately_stays_and_one_that_is_in_use_hides_no_o
         &world.provider,
         "BBBBBBBBQQCBBBBBBBBBBQ",
         1,
-        with_disk(json!({})),
+        with_disk(json!({"fleetwright-keep": "false"})),
     );
     let worker = worker.await.unwrap().remove(0);
     world.settle_all().await;
