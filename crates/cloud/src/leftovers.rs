@@ -10,8 +10,8 @@ use domain::time::{HOUR_MS, Timestamp};
 const GRACE_MS: i64 = HOUR_MS;
 /// Leftovers that one call removes at most.
 const MAX_REMOVED: usize = 100;
-/// The name of the tag or label of resources that are to stay. What a launch config says outlives
-/// its machine gets it, unless the launch config gives it another value.
+/// The name of the tag or label of resources that are to stay. Those that outlive their machine by
+/// the launch config get it, unless the launch config gives it another value.
 pub(crate) const KEEP: &str = "fleetwright-keep";
 /// The value with which such a resource is removed all the same.
 const REMOVE: &str = "false";

@@ -12,8 +12,8 @@ use crate::time::{MINUTE_MS, SECOND_MS, Timestamp};
 
 /// A machine that has not registered for this long is no longer expected to register.
 pub const START_UP_MS: i64 = 30 * MINUTE_MS;
-/// The machines of a launch whose answer was lost are no longer expected after this time, in which a
-/// scan of a cloud in order finds them. Otherwise a cloud that fails would keep work from others.
+/// The machines of a launch whose answer was lost are no longer expected after this time, in which
+/// a scan of a cloud in order finds them. Otherwise a cloud that fails would keep work from others.
 pub const LOST_ANSWER_MS: i64 = 30 * SECOND_MS;
 /// A registered worker that has not asked for work for this long is no longer expected to ask.
 pub const FIRST_CLAIM_MS: i64 = 15 * MINUTE_MS;
