@@ -141,12 +141,13 @@ def list_images(world, project, query):
     return listed("compute#imageList", page, after, world, project)
 
 
-def check_boot_disks(world, instance):
-    """A machine boots from an image that is ready."""
+def check_boot_disks(world, project, instance):
+    """A machine boots from an image that is ready. Those of other projects are not known here."""
     for disk in instance.get("disks", []):
         source = disk.get("initializeParams", {}).get("sourceImage", "")
         match = re.search(r"projects/([^/]+)/global/images/([^/]+)$", source)
-        if match and world.images.find(match[1], match[2])["status"] != "READY":
+        is_own = match is not None and match[1] == project
+        if is_own and world.images.find(project, match[2])["status"] != "READY":
             raise Refused(400, "resourceNotReady", f"The resource '{source}' is not ready")
 
 

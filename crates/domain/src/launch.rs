@@ -1,8 +1,8 @@
 //! Launches: each is the intent to start workers, stored before the cloud is asked.
 //!
 //! A launch counts as capacity until its result is known, so nothing is launched twice. If the
-//! answer is lost, the result is unknown and not a failure; the scan finds the machines by the
-//! token.
+//! answer is lost, the scan finds the machines by the token. Until then they count against the
+//! maximum, and after half a minute no more as capacity to come.
 //!
 //! Other modules can read the fields of a launch, and cannot write them. Each transition consumes
 //! the launch and returns the changed one, or an error. So no caller can forget a check:
@@ -126,7 +126,7 @@ pub enum Cause {
     Credentials,
     /// The cloud does not work.
     Unavailable,
-    /// The cloud was asked, and no machine ever appeared.
+    /// The cloud was asked, and its answer was lost, or no machine ever appeared.
     Lost,
 }
 
@@ -306,6 +306,7 @@ impl Launch {
     pub fn give_up(self, problem: String, now: Timestamp) -> Result<Self, LaunchStateError> {
         let mut stored = self.0;
         check_pending(&stored.state)?;
+        let was_lost = matches!(stored.state, LaunchState::Unknown { .. });
         stored.state = match stored.made {
             0 => LaunchState::Refused {
                 cause: Cause::Lost,
@@ -313,7 +314,10 @@ impl Launch {
             },
             _ => LaunchState::Accepted,
         };
-        stored.last_modified = now;
+        // It failed when the answer was lost. A launch since then shows more than its end.
+        if !was_lost || stored.made > 0 {
+            stored.last_modified = now;
+        }
         Ok(Self(stored))
     }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::budgets::{BudgetRoom, BudgetStep};
 use crate::id::{LaunchConfigId, PoolId, ProviderId, TaskId};
-use crate::plan::{OVER_SHARE, PoolWait, START_UP_MS, Snapshot};
+use crate::plan::{LOST_ANSWER_MS, OVER_SHARE, PoolWait, START_UP_MS, Snapshot};
 use crate::supply::STARTING_MS;
 use crate::task::TaskState;
 use crate::time::{MINUTE_MS, Timestamp};
@@ -245,7 +245,11 @@ impl PendingFacts<'_> {
 
     fn asked(&self) -> Found {
         let first = self.starting.first();
-        let by = first.map(|it| it.since.plus_millis(START_UP_MS));
+        let by = first.map(|it| {
+            let is_lost = it.failure.is_some();
+            it.since
+                .plus_millis(if is_lost { LOST_ANSWER_MS } else { START_UP_MS })
+        });
         if let Some((it, failure)) = first.and_then(|it| Some((it, it.failure.as_ref()?))) {
             let reason = format!(
                 "the cloud was asked for {} of {} at {}, and the answer leaves open whether it made \
@@ -256,7 +260,7 @@ impl PendingFacts<'_> {
                 quoted(failure)
             );
             let changes = vec![
-                WayOut::by_itself("its machine is found, or the launch is given up", by),
+                WayOut::by_itself("its machine is found, or another one is launched", by),
                 WayOut::by_hand("repair the provider: the log of the server has all that it wrote"),
             ];
             return (reason, changes, by);

@@ -39,6 +39,7 @@ use crate::taskcluster_records::Record;
 const MAX_READ_WAIT_MS: i64 = 30 * SECOND_MS;
 const MAX_LAUNCH_WAIT_MS: i64 = 10 * SECOND_MS;
 const MAX_END_WAIT_MS: i64 = 20 * SECOND_MS;
+const MAX_END_PAUSE: Duration = Duration::from_secs(60);
 
 /// The kinds of calls, each with its own limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,6 +76,14 @@ pub struct RateLimitedProvider {
 }
 
 impl CallKind {
+    /// The longest pause that a cloud may ask for. Machines cost money until they have ended.
+    fn longest_pause(self) -> Duration {
+        match self {
+            Self::Read | Self::Launch => Duration::MAX,
+            Self::End => MAX_END_PAUSE,
+        }
+    }
+
     fn as_str(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -210,7 +219,7 @@ impl RateLimitedProvider {
                 is_over.then(|| Record::resumed(&self.id, &queue()))
             };
             if let Some(pause) = pause {
-                bucket.pause(pause, now);
+                bucket.pause(pause.min(kind.longest_pause()), now);
             }
             (bucket.rate, record)
         });

@@ -85,7 +85,7 @@ pub(crate) async fn taskcluster(
     verbose: bool,
 ) -> Result<(), Failure> {
     if arguments.live || arguments.give_back {
-        live::check_source(&arguments.from, verbose)?;
+        live::check_source(&arguments.from, verbose).await?;
     }
     if arguments.give_back {
         return give_back::run(&arguments.from, arguments.dry_run, session, verbose).await;

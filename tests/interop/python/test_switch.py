@@ -195,6 +195,12 @@ class Commands:
         self.shown.append((shown, done.stdout))
         return done.stdout
 
+    def refused(self, option, source):
+        command = [binary(), "import", "taskcluster", option, "--from", source]
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True)
+        assert done.returncode == 2, done.stdout
+        return done.stderr
+
 
 def test_a_deployment_changes_its_worker_manager_and_changes_back(world, tmp_path):
     with FleetServer(tmp_path, "sqlite", further=world.settings()) as server:
@@ -283,9 +289,9 @@ def while_it_serves(world, server, manager, load):
 
 def back(world, server, manager, commands, load):
     """The way back: all that Taskcluster does not know ends, and all else stays."""
-    commands.take("--give-back", "--dry-run")
+    commands.take("--give-back", "--dry-run", host="old.tc")
     assert all(world.ours(pool_id, server.root_url) for pool_id in CLOUDS)
-    first = commands.take("--give-back")
+    first = commands.take("--give-back", host="old.tc")
     assert "google: 70 machines known there, 3 machines only here, drained" in first
     asked = manager.shouldWorkerTerminate(BUILD, *world.registered)
     assert asked["terminate"] and "given back" in asked["reason"], asked
@@ -296,7 +302,9 @@ def back(world, server, manager, commands, load):
     is_known = lambda it: not set(workers(manager, it)) - world.theirs(it)
     wait_until(lambda: all(map(is_known, CLOUDS)), SECONDS, "only theirs are left")
     load.goes_on()
-    last = commands.take("--give-back")
+    last = commands.take("--give-back", host="old.tc")
+    itself = commands.refused("--give-back", server.root_url)
+    assert "is a Fleetwright, and not that of a Taskcluster" in itself
     assert "only machines that the deployment knows are left" in last
     for pool_id in CLOUDS:
         assert not world.lost(pool_id), "each machine is still there, and works"

@@ -14,7 +14,7 @@ use super::row::Row;
 use super::site::{Site, provisioning_state};
 use super::tags::{self, FoundTags};
 use crate::CloudError;
-use crate::leftovers::Leftover;
+use crate::leftovers::{KEEP, Leftover, is_kept};
 use crate::vendor::VendorError;
 
 /// Azure refuses to delete a part in these words while something uses it.
@@ -133,6 +133,7 @@ pub(super) async fn find_parts(
             parts.push(part);
         }
     }
+    parts.retain(|part| !is_kept(FoundTags::of(part).get(KEEP)));
     Ok(parts)
 }
 

@@ -220,16 +220,32 @@ impl AzureImages {
                     upload.region,
                 ))))
             }
-            "Failed" | "Canceled" => match self.operations.get(&path.path) {
-                // A failure is reported once: the next call makes the image again.
-                Some(url) => {
-                    self.operations.remove(&path.path);
-                    let asked = self.rest.call(Ask::to_url(Method::GET, &url)).await?;
-                    Err(operation_failure(&asked.body).into())
-                }
-                None => Ok(None),
-            },
+            "Failed" | "Canceled" => self.operation_state(path).await,
             state => Ok(Some(pending(&format!("the image is {state}")))),
+        }
+    }
+
+    /// The state of the operation that makes the image. `None`: none is known, or it has ended. A
+    /// failure is reported once: the next call makes the image again.
+    async fn operation_state(&self, path: &ApiPath) -> Result<Option<UploadState>, ImageError> {
+        let Some(url) = self.operations.get(&path.path) else {
+            return Ok(None);
+        };
+        let asked = match self.rest.call(Ask::to_url(Method::GET, &url)).await {
+            Ok(asked) => asked,
+            Err(error) if error.has_status(404) => {
+                self.operations.remove(&path.path);
+                return Ok(None);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        match asked.body["status"].as_str() {
+            Some("Failed" | "Canceled") => {
+                self.operations.remove(&path.path);
+                Err(operation_failure(&asked.body).into())
+            }
+            Some("Succeeded") | None => Ok(None),
+            Some(state) => Ok(Some(pending(&format!("the operation is {state}")))),
         }
     }
 
@@ -345,9 +361,11 @@ impl ImageTarget for AzureImages {
         crate::check_format(self, upload)?;
         refuse_problems(self.problems(upload.region, upload.options))?;
         let path = self.path(upload.token, upload.options);
-        if let Some(resource) = self.site.arm.get(&path).await?
-            && let Some(state) = self.known(upload, &path, &resource).await?
-        {
+        let state = match self.site.arm.get(&path).await? {
+            Some(resource) => self.known(upload, &path, &resource).await?,
+            None => self.operation_state(&path).await?,
+        };
+        if let Some(state) = state {
             return Ok(state);
         }
         self.store(upload).await?;

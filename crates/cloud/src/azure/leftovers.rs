@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::ending::{is_deploying, remove_parts};
 use super::names::MachineNames;
-use super::paths::{ADDRESSES, DISK_TYPE, INTERFACES, group_in};
+use super::paths::{ADDRESSES, DISK_TYPE, INTERFACES, MACHINES, group_in};
 use super::site::Site;
 use super::tags::FoundTags;
 use crate::leftovers::{KEEP, Leftover, bounded, is_kept, is_old};
@@ -65,6 +65,16 @@ pub(super) async fn remove(
             if is_here && !is_deploying(&deployment) {
                 add(deployment, &made);
             }
+        }
+    }
+    // Machines that exist are no part of the limit; each is looked at once more below.
+    let filter = format!("location eq '{location}' and resourceType eq '{MACHINES}'");
+    let list = site.arm.paths.all_resources();
+    for vm in site.arm.list(&list, &[("$filter", filter)]).await? {
+        if let (Some(group), Some(name)) =
+            (vm["id"].as_str().and_then(group_in), vm["name"].as_str())
+        {
+            found.remove(&(group.to_ascii_lowercase(), name.to_owned()));
         }
     }
     let mut removals = Vec::new();

@@ -168,6 +168,9 @@ pub trait ConformanceHost: Sync {
     /// Waits a moment before the next look at the cloud. False: the time for looks is over.
     async fn wait(&self) -> bool;
 
+    /// The machine is to end from now on: looks get their full time again.
+    fn begin_end(&self) {}
+
     /// Takes the next answer.
     fn note(&self, finding: ConformanceFinding);
 }

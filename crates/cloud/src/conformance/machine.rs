@@ -67,9 +67,10 @@ impl MachineRun<'_> {
         }
         answer(self.host, Question::Alive, self.alive(&workers).await);
         answer(self.host, Question::Listed, self.listed(&workers).await);
+        self.host.begin_end();
         answer(self.host, Question::End, self.end(&workers).await);
         answer(self.host, Question::SecondEnd, self.end(&workers).await);
-        answer(self.host, Question::Gone, self.gone(&workers).await);
+        answer(self.host, Question::Gone, self.gone(workers).await);
     }
 
     async fn launch(&self) -> Result<Vec<LaunchedMachine>, String> {
@@ -163,10 +164,16 @@ impl MachineRun<'_> {
     }
 
     /// Ends them repeatedly, as the server does, until they have left the list.
-    async fn gone(&self, workers: &[Worker]) -> Result<String, String> {
+    async fn gone(&self, mut workers: Vec<Worker>) -> Result<String, String> {
         loop {
             let own = self.own().await;
-            let seen = limited(self.machines.look(workers)).await;
+            // The machine of an order without an answer is found here at last.
+            if let Ok(own) = &own {
+                let mut others = self.rows(own.iter().map(|it| it.machine.clone()).collect());
+                others.retain(|it| workers.iter().all(|known| known.key != it.key));
+                workers.extend(others);
+            }
+            let seen = limited(self.machines.look(&workers)).await;
             if let (Ok(own), Ok(seen)) = (&own, &seen)
                 && own
                     .iter()
@@ -180,7 +187,7 @@ impl MachineRun<'_> {
                 return Err(problem.unwrap_or_else(|| "it is still there".to_owned()));
             }
             // A failure shows in the next look.
-            let _tried = self.end(workers).await;
+            let _tried = self.end(&workers).await;
         }
     }
 

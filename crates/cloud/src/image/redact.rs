@@ -1,11 +1,28 @@
 //! Replaces secrets in a stream of output, also where a secret comes in two pieces.
 
+use serde_json::Value;
+
 /// Shorter secrets cannot be redacted: they would occur by chance.
 pub(crate) const MIN_SECRET_BYTES: usize = 4;
 /// Lines of a secret with several lines, like a private key, are redacted one by one from this
 /// length on.
 const MIN_LINE_BYTES: usize = 16;
 const REDACTED: &[u8] = b"[redacted]";
+
+/// A secret, and the texts in it if it is JSON: programs take it apart.
+fn with_parts(secret: &str) -> Vec<String> {
+    let mut texts = vec![secret.to_owned()];
+    let mut left: Vec<Value> = serde_json::from_str(secret).ok().into_iter().collect();
+    while let Some(value) = left.pop() {
+        match value {
+            Value::Array(items) => left.extend(items),
+            Value::Object(members) => left.extend(members.into_values()),
+            Value::String(text) => texts.push(text),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+    texts
+}
 
 pub(crate) struct Redactor {
     /// The longest comes first.
@@ -17,7 +34,8 @@ pub(crate) struct Redactor {
 impl Redactor {
     pub(crate) fn new<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Self {
         let mut all: Vec<Vec<u8>> = Vec::new();
-        for secret in secrets {
+        let texts = secrets.into_iter().flat_map(with_parts);
+        for secret in texts {
             // A log often lacks the newline at the end of a secret's file.
             let trimmed = secret.trim_end();
             let lines = trimmed.lines().filter(|it| it.len() >= MIN_LINE_BYTES);
@@ -128,6 +146,13 @@ mod tests {
             "> [redacted] < ab abc"
         );
         assert_eq!(redacted(&[], "abc", 2), "abc");
+    }
+
+    #[test]
+    fn the_texts_in_a_secret_of_json_are_redacted() {
+        let secret = r#"{"user": "robot", "keys": [{"password": "open sesame"}], "port": 54321}"#;
+        let shown = redacted(&[secret], "user robot, password open sesame, port 54321", 5);
+        assert_eq!(shown, "user [redacted], password [redacted], port 54321");
     }
 
     #[test]

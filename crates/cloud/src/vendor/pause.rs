@@ -20,6 +20,9 @@ const LEFT: [&str; 2] = [
 const FEW: u64 = 3;
 /// Azure allows new calls steadily. The pause is this part of the time in which it allows all.
 const PART: u32 = 10;
+/// The longest pause for this reason. It is no longer than calls may wait, so they go on slowly
+/// even if a count never rises.
+const LONGEST_PART: Duration = Duration::from_secs(20);
 /// The pause after a count without a time.
 const USUAL_PAUSE: Duration = Duration::from_secs(10);
 
@@ -79,6 +82,7 @@ fn pause_of(name: &str) -> Duration {
     pause
         .filter(|pause| !pause.is_zero())
         .unwrap_or(USUAL_PAUSE)
+        .min(LONGEST_PART)
 }
 
 #[cfg(test)]
@@ -127,8 +131,8 @@ mod tests {
             (RESOURCE, "Microsoft.Compute/PutVM3Min;4", None),
             (RESOURCE, "Microsoft.Compute/PutVM3Min;3", Some(18)),
             (RESOURCE, "Microsoft.Compute/PutVM3Min;0", Some(18)),
-            (RESOURCE, "C/PutVM3Min;0, C/PutVM30Min;0", Some(180)),
-            (RESOURCE, "C/PutVM3Min;9,C/PutVM30Min;1", Some(180)),
+            (RESOURCE, "C/PutVM3Min;0, C/PutVM30Min;0", Some(20)),
+            (RESOURCE, "C/PutVM3Min;9,C/PutVM30Min;1", Some(20)),
             (RESOURCE, "C/Reads;0", Some(10)),
             (RESOURCE, "C/PutVM0Min;0", Some(10)),
             (RESOURCE, "C/PutVM99999999999Min;0", Some(10)),

@@ -122,8 +122,8 @@ pub(super) fn note(snapshot: &Snapshot, load: &Load, change: f64, notes: &mut No
         ),
         (
             exact(capacity.overdue),
-            "has not registered in time",
-            "have not registered in time",
+            "is not expected any more",
+            "are not expected any more",
         ),
         (exact(capacity.stopping), "stops", "stop"),
     ];

@@ -8,7 +8,7 @@ use domain::id::{LaunchConfigId, PoolId, ProviderId, TaskId};
 use domain::launch::LaunchState;
 use domain::lifecycle::{first_claim_timeout, inactivity_timeout};
 use domain::market::MAX_UNOBSERVED_MS;
-use domain::plan::{PoolWait, START_UP_MS, Snapshot};
+use domain::plan::{LOST_ANSWER_MS, PoolWait, START_UP_MS, Snapshot};
 use domain::task::{Run, Task, TaskState};
 use domain::task_wait::{PendingFacts, StartingMachines, WaitAnswer};
 use domain::time::Timestamp;
@@ -132,7 +132,8 @@ fn read_pending(
     let horizon = engine.horizon(now);
     if is_planned(engine, &pool) {
         let since = now.plus_millis(-START_UP_MS);
-        read.starting = store::launches::starting(tx, queue, since)?;
+        let lost_since = now.plus_millis(-LOST_ANSWER_MS);
+        read.starting = store::launches::starting(tx, queue, since, lost_since)?;
         read.launches = store::launches::recent(tx, queue, MAX_LAUNCHES)?;
         read.silent = store::running_workers::list_silent(tx, &horizon, queue, NAMED)?;
     }

@@ -380,6 +380,7 @@ fn write_answer(change: &mut Change<'_, '_>, launch: Launch, answer: &Answer) ->
     if let Answer::Asked(Ok(made)) = answer {
         insert_workers(change, &launch, made)?;
     }
+    let was_lost = matches!(launch.state, LaunchState::Unknown { .. });
     let settled = match answer {
         Answer::NotAsked { problem, asked } => launch.withdraw(*asked, problem.clone(), change.now),
         Answer::Asked(answer) => launch.settle(answer_of(answer), change.now),
@@ -406,7 +407,7 @@ fn write_answer(change: &mut Change<'_, '_>, launch: Launch, answer: &Answer) ->
         report_launch_error(change, &launch, title, description, extra)?;
     }
     store::launches::update(change.tx, &launch)?;
-    offering_news::note_answer(change, &launch)
+    offering_news::note_answer(change, &launch, was_lost)
 }
 
 fn answer_of(answer: &Result<Vec<LaunchedMachine>, LaunchError>) -> LaunchAnswer {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use domain::facts::{Facts, MarketFacts};
 use domain::id::{LaunchConfigId, PoolId};
 use domain::market::{OfferingId, OfferingMemory, PoolNews};
-use domain::plan::{Bids, Rival, START_UP_MS};
+use domain::plan::{Bids, LOST_ANSWER_MS, Rival, START_UP_MS};
 use domain::time::DAY_MS;
 use store::Tx;
 
@@ -46,6 +46,7 @@ pub(super) fn read(
         read_memories_for_shadow(tx, &offerings)?
     };
     let since = facts.horizon.now.plus_millis(-STARTING_MS);
+    let lost_since = facts.horizon.now.plus_millis(-LOST_ANSWER_MS);
     let pool = store::pool_memories::learned(tx, facts.id())?;
     let ordinary_runs = match queue {
         QueueKind::Own => read_ordinary_runs(tx, facts, &pool)?,
@@ -54,7 +55,7 @@ pub(super) fn read(
     Ok(Some(MarketFacts {
         pool,
         ordinary_runs,
-        starting: store::launches::starting(tx, facts.id(), since)?,
+        starting: store::launches::starting(tx, facts.id(), since, lost_since)?,
         rivals: read_rivals(tx, facts.id(), &used_up_quotas(&offerings))?,
         offerings,
         held,
@@ -92,7 +93,8 @@ fn read_held(
     let workers = store::worker_supply::by_offering(tx, facts.id())?.into_iter();
     let workers = workers.filter(|group| !group.draining);
     let workers = workers.map(|group| (group.launch_config_id, group.offering, group.capacity));
-    let awaited = store::launches::pending_by_offering(tx, facts.id(), since)?;
+    let lost_since = facts.horizon.now.plus_millis(-LOST_ANSWER_MS);
+    let awaited = store::launches::pending_by_offering(tx, facts.id(), since, lost_since)?;
     for (config, offering, units) in workers.chain(awaited) {
         *held.entry((config, offering)).or_default() += units;
     }

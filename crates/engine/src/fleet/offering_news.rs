@@ -68,20 +68,28 @@ pub(super) fn note_asked(
 
 /// The result of a launch is known. Of a launch of which only a part was made, the rest failed for
 /// lack of capacity.
-pub(super) fn note_answer(change: &mut Change<'_, '_>, launch: &Launch) -> store::Result<()> {
+/// A launch whose answer was lost is news at once, and again only if it was accepted after all.
+pub(super) fn note_answer(
+    change: &mut Change<'_, '_>,
+    launch: &Launch,
+    was_lost: bool,
+) -> store::Result<()> {
     let Some(offering) = &launch.offering else {
         return Ok(());
     };
     let failed = |cause: Cause| OfferingNews::Failed {
         trouble: Trouble::from(cause),
     };
+    if was_lost && launch.state != LaunchState::Accepted {
+        return Ok(());
+    }
     let news = match &launch.state {
-        LaunchState::Accepted if launch.made < launch.machines => {
+        LaunchState::Accepted if launch.made < launch.machines && !was_lost => {
             vec![OfferingNews::Accepted, failed(Cause::Capacity)]
         }
         LaunchState::Accepted => vec![OfferingNews::Accepted],
         LaunchState::Refused { cause, .. } => vec![failed(*cause)],
-        // Until a scan finds its machines: a cloud that fails must not be asked again and again.
+        // A cloud that fails must not be asked again and again.
         LaunchState::Unknown { .. } => vec![failed(Cause::Lost)],
         LaunchState::Open | LaunchState::Withdrawn { .. } => Vec::new(),
     };

@@ -335,11 +335,7 @@ async fn settle_launch(engine: &Arc<Engine>, launch: Launch, now: Timestamp) -> 
             report_launch_error(change, &settled, title, text, extra)?;
         }
         store::launches::update(change.tx, &settled)?;
-        // The failure was noted when the answer was lost.
-        match was_lost && settled.state != LaunchState::Accepted {
-            true => Ok(()),
-            false => offering_news::note_answer(change, &settled),
-        }
+        offering_news::note_answer(change, &settled, was_lost)
     });
     written.await
 }

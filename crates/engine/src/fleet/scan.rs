@@ -413,7 +413,8 @@ fn apply(
 /// The launches whose late failures were reported, with their causes.
 type FailedStarts = BTreeSet<(Option<String>, Cause)>;
 
-/// Reports why a machine could not be made after its launch was accepted; once for each launch.
+/// Reports why a machine could not be made after its launch was accepted; once for the machines of
+/// a launch that end together.
 fn report_failed_start(
     change: &mut Change<'_, '_>,
     worker: &Worker,

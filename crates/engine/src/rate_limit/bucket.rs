@@ -139,7 +139,8 @@ impl Bucket {
         self.n_throttlings = self.n_throttlings.saturating_add(1);
         let pause_ms = FIRST_PAUSE_MS << self.n_throttled.min(MAX_DOUBLINGS);
         self.n_throttled = self.n_throttled.saturating_add(1);
-        self.closed_until = Some(now.plus_millis(pause_ms));
+        // The cloud may have asked for a longer pause before.
+        self.closed_until = self.closed_until.max(Some(now.plus_millis(pause_ms)));
         Some((pause_ms, n_waiting))
     }
 

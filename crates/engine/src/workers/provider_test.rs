@@ -31,7 +31,7 @@ use crate::provider_tests::{
 
 /// The pool of a machine that is made for a launch config of the caller.
 const MADE_UP_POOL: &str = "fleetwright/provider-test";
-/// Time for looks at a machine, over all questions of a run.
+/// Time for looks at a machine before its end begins, and for looks at its end.
 const LOOKS_LIMIT: Duration = Duration::from_secs(8 * 60);
 /// The first wait between two looks, and the longest.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
@@ -95,21 +95,24 @@ async fn begin(
             (Some(pool), data)
         }
     };
-    let entered = engine.provider_tests.enter(order);
-    let run = entered.map_err(|why| refuse(order, &why))?;
-    let guard = DoneGuard(Arc::clone(&run.progress));
     let written = engine.change("provider_test", now, move |change| {
         store::audit::insert(change.tx, &audit)
     });
     written.await?;
+    let entered = engine.provider_tests.enter(order);
+    let run = entered.map_err(|why| refuse(order, &why))?;
+    let guard = DoneGuard(Arc::clone(&run.progress));
     let (engine, provider) = (Arc::clone(engine), Arc::clone(provider));
     let is_made_up = matches!(order.subject, Some(TestedConfig::LaunchConfig(_)));
-    let token = order.launches.then(|| order.id.clone());
+    // Not the id of the run: the caller chooses that, and it could be the token of a launch, whose
+    // machines would be taken for those of the run and be ended.
+    let token = engine.random.slugid().parse();
+    let token = token.ok().filter(|_| order.launches);
     let provider_id = order.provider_id.clone();
     let host = RunHost {
         engine: Arc::clone(&engine),
         progress: Arc::clone(&run.progress),
-        until: Instant::now() + LOOKS_LIMIT,
+        until: Mutex::new(Instant::now() + LOOKS_LIMIT),
         next_wait: Mutex::new(FIRST_WAIT),
     };
     let asking = async move {
@@ -133,7 +136,7 @@ async fn begin(
 struct RunHost {
     engine: Arc<Engine>,
     progress: Arc<watch::Sender<ProviderTestProgress>>,
-    until: Instant,
+    until: Mutex<Instant>,
     next_wait: Mutex<Duration>,
 }
 
@@ -155,7 +158,13 @@ impl ConformanceHost for RunHost {
             wait
         };
         pause(wait).await;
-        Instant::now() < self.until && !self.engine.launch_tracker.is_finishing()
+        let until = *self.until.lock().unwrap_or_else(PoisonError::into_inner);
+        Instant::now() < until && !self.engine.launch_tracker.is_finishing()
+    }
+
+    fn begin_end(&self) {
+        let until = Instant::now() + LOOKS_LIMIT;
+        *self.until.lock().unwrap_or_else(PoisonError::into_inner) = until;
     }
 
     fn note(&self, finding: ConformanceFinding) {

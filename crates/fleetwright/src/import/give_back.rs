@@ -49,6 +49,12 @@ pub(super) async fn run(
             shares.insert(provider_id, share);
         }
     }
+    if shares.values().all(|it| it.n_known == 0) && !shares.is_empty() && !is_dry_run {
+        return Err(Failure::failed(format!(
+            "{from} knows none of the machines here, so all would be drained"
+        ))
+        .with_hint("check --from; to end all machines, use `fleetwright worker end`"));
+    }
     let ours: Vec<String> = shares.values().flat_map(|it| it.ours.clone()).collect();
     let mut refused = Vec::new();
     if !is_dry_run {

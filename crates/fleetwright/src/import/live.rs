@@ -48,18 +48,31 @@ pub(super) struct Outcome {
     failed: usize,
 }
 
-/// The client for the deployment. Files have no workers.
-pub(super) fn check_source(from: &str, verbose: bool) -> Result<Client, Failure> {
-    source::client(from, verbose)?.ok_or_else(|| {
+/// The client for the deployment. Files have no workers, and a server that was put into its place
+/// would be compared with itself.
+pub(super) async fn check_source(from: &str, verbose: bool) -> Result<Client, Failure> {
+    let client = source::client(from, verbose)?.ok_or_else(|| {
         Failure::usage(
             "the workers of a running deployment are needed: give its root URL by --from",
         )
-    })
+    })?;
+    // Taskcluster has no overrides.
+    let probe = Call::get(WORKER_MANAGER, &["overrides"])
+        .query("limit", Some(1))
+        .to(format!("ask what runs at {from}"));
+    match client.call(&probe).await {
+        Err(failure) if failure.exit == Exit::NotFound => Ok(client),
+        Err(failure) if failure.exit == Exit::Unreachable => Err(failure),
+        Ok(_) | Err(_) => Err(Failure::usage(format!(
+            "the worker manager of {from} is a Fleetwright, and not that of a Taskcluster"
+        ))
+        .with_hint("give the URL at which Taskcluster's own worker manager still answers")),
+    }
 }
 
 /// Reads the workers of these pools, and the launch configs that their pools have archived.
 pub(super) async fn read(from: &str, fleet: &Fleet, verbose: bool) -> Result<Live, Failure> {
-    let client = check_source(from, verbose)?;
+    let client = check_source(from, verbose).await?;
     let mut live = Live::default();
     let mut progress = Progress::start();
     for (position, pool_id) in fleet.pools.keys().enumerate() {

@@ -44,8 +44,8 @@ fn by_cause(cause: Cause) -> &'static str {
              problem persists."
         }
         Cause::Lost => {
-            "The cloud was asked for machines that never appeared. They were given up and others \
-             are launched; if it happens often, see the cloud's own log of requests."
+            "The cloud was asked for machines, and it is not known whether it made any. Others are \
+             launched instead; if it happens often, see the cloud's own log of requests."
         }
     }
 }

@@ -123,20 +123,22 @@ statements! { TABLE;
     LAST_OFFERING "launch_last_offering" =
         "SELECT offering, provider_id, created FROM launches WHERE worker_pool_id = $1 \
          AND launch_config_id = $2 AND offering IS NOT NULL ORDER BY created DESC LIMIT 1";
-    // Machines of unknown launches that were found count as made.
+    // Machines of unknown launches that were found count as made. Others are expected until their
+    // answer has been lost for a while.
     STARTING "launch_starting" =
-        "SELECT launch_config_id, provider_id, created, CAST(SUM(CASE WHEN state = 'accepted' THEN made \
-         ELSE machines END - registered - never_registered) AS BIGINT), capacity_each, offering \
-         FROM launches \
-         WHERE worker_pool_id = $1 AND created >= $2 AND (state IN ('open', 'unknown') \
-         AND machines > registered + never_registered OR state = 'accepted' AND made > registered + never_registered) \
+        "SELECT launch_config_id, provider_id, created, CAST(SUM(expected \
+         - registered - never_registered) AS BIGINT), capacity_each, offering FROM (\
+         SELECT launches.*, CASE WHEN state = 'open' OR state = 'unknown' AND last_modified >= $1 \
+         THEN machines WHEN state IN ('unknown', 'accepted') THEN made ELSE 0 END AS expected \
+         FROM launches WHERE worker_pool_id = $2 AND created >= $3) AS recent \
+         WHERE expected > registered + never_registered \
          GROUP BY launch_config_id, provider_id, created, capacity_each, offering \
-         ORDER BY created, launch_config_id, provider_id, capacity_each, offering LIMIT $3";
+         ORDER BY created, launch_config_id, provider_id, capacity_each, offering LIMIT $4";
     PENDING_OFFERINGS "launch_pending_by_offering" =
         "SELECT launch_config_id, offering, CAST(SUM((machines - made) * capacity_each) AS BIGINT) \
          FROM launches WHERE worker_pool_id = $1 AND created >= $2 \
-         AND state IN ('open', 'unknown') AND offering IS NOT NULL \
-         GROUP BY launch_config_id, offering ORDER BY launch_config_id, offering LIMIT $3";
+         AND (state = 'open' OR state = 'unknown' AND last_modified >= $3) AND offering IS NOT NULL \
+         GROUP BY launch_config_id, offering ORDER BY launch_config_id, offering LIMIT $4";
     RECENT "launch_recent" =
         "SELECT launch_config_id, created, state, cause, problem FROM launches \
          WHERE worker_pool_id = $1 ORDER BY created DESC, token LIMIT $2";
@@ -269,18 +271,24 @@ pub fn last_with_offering(
 
 /// The machines of a pool that have not registered, or that launches without an answer may still
 /// make, the oldest first. Launches before `since` are left out.
-pub fn starting(tx: &mut Tx<'_>, pool_id: &PoolId, since: Timestamp) -> Result<Vec<Starting>> {
-    tx.rows(&STARTING, (pool_id, since, ALL_ROWS))
+pub fn starting(
+    tx: &mut Tx<'_>,
+    pool_id: &PoolId,
+    since: Timestamp,
+    lost_since: Timestamp,
+) -> Result<Vec<Starting>> {
+    tx.rows(&STARTING, (lost_since, pool_id, since, ALL_ROWS))
 }
 
 /// The units that launches without an answer may still make, by launch config and offering. Older
-/// launches than `since` are left out.
+/// launches than `since` are left out, and those whose answer was lost before `lost_since`.
 pub fn pending_by_offering(
     tx: &mut Tx<'_>,
     pool_id: &PoolId,
     since: Timestamp,
+    lost_since: Timestamp,
 ) -> Result<Vec<(LaunchConfigId, OfferingId, u64)>> {
-    tx.rows(&PENDING_OFFERINGS, (pool_id, since, ALL_ROWS))
+    tx.rows(&PENDING_OFFERINGS, (pool_id, since, lost_since, ALL_ROWS))
 }
 
 /// The last launches of a pool, the newest first.

@@ -89,7 +89,10 @@ on_both!(
             })
             .collect();
         assert_eq!(numbers, [("cloud", 0, Some(1)), ("other", 3, None)]);
-        let starting = read(&store, |tx| launches::starting(tx, &pool_id("a/b"), at(0))).await;
+        let starting = read(&store, |tx| {
+            launches::starting(tx, &pool_id("a/b"), at(0), at(0))
+        })
+        .await;
         let starting = starting
             .iter()
             .map(|one| (one.provider_id.as_str(), one.machines));

@@ -491,7 +491,7 @@ on_both!(
         .await;
         let starting = |since| {
             read(&store, move |tx| {
-                let found = launches::starting(tx, &pool_id("a/b"), at(since))?;
+                let found = launches::starting(tx, &pool_id("a/b"), at(since), at(0))?;
                 let shown = found.into_iter().map(|one| {
                     (
                         one.launch_config_id.to_string(),

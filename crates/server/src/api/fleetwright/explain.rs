@@ -193,7 +193,7 @@ fn problems(app: &App, facts: &Facts, launches: &[Launch]) -> Vec<String> {
     });
     let unknown = launches.iter().filter_map(|launch| match &launch.state {
         LaunchState::Unknown { problem } => Some(format!(
-            "the outcome of launch {} is unknown: {problem}; a scan will find the machines that it made",
+            "the outcome of launch {} is unknown: {problem}; a scan looks for its machines, and half a minute after the answer was lost others are launched",
             launch.token
         )),
         LaunchState::Open
