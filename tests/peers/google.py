@@ -393,7 +393,7 @@ class Handler(BaseHTTPRequestHandler):
         if discovery and call in discovery.methods:
             self.refuse_if_any(discovery.check_request(call, query, body))
         if call == "instances.insert":
-            google_images.check_boot_disks(world, project, body)
+            google_images.check_boot_disks(world, parts[3], body)
         answer = make(fault)
         if discovery and call in discovery.methods and answer is not None:
             self.refuse_if_any(discovery.check_answer(call, answer))
