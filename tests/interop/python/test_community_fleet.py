@@ -69,6 +69,8 @@ class Clouds:
         if provider == AWS:
             return "aws", self.metadata.url(worker_id)
         cloud = self.google if provider == GOOGLE else self.azure
+        # A deployment makes its machine later.
+        wait_until(lambda: worker_id in cloud.names(), SECONDS, f"{worker_id} runs")
         return cloud.kind, cloud.metadata_url(cloud.names()[worker_id])
 
     def are_empty(self, root_url):
