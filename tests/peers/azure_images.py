@@ -43,12 +43,16 @@ def problem_of(made, storage, settings):
 
 
 def boot_problem(vm, resources):
-    """Why a machine cannot boot from the image that it names; `None`: it can."""
+    """Why a machine cannot boot from the image that it names; `None`: it can. Images of groups
+    that have nothing else here are not known here."""
     profile = vm["properties"].get("storageProfile") or {}
     id = (profile.get("imageReference") or {}).get("id", "")
     if "/providers/microsoft.compute/" not in id.lower():
         return None
+    group = id.lower().split("/providers/")[0]
     found = resources.get(id.lower())
+    if found is None and not any(other.startswith(f"{group}/") for other in resources):
+        return None
     if found is None or found["properties"]["provisioningState"] != "Succeeded":
         return f"The image {id} does not exist, or is not ready."
     return None

@@ -27,7 +27,7 @@ class Peer:
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
         self.url = self._process.stdout.readline().strip().removeprefix("ready at ")
         self._step, self._ends = step, threading.Event()
-        self._time = threading.Thread(target=self._time_passes)
+        self._time = threading.Thread(target=self._time_passes, daemon=True)
         self._time.start()
 
     def _time_passes(self):
