@@ -242,7 +242,8 @@ fn a_value_that_begins_with_a_hyphen_has_a_clear_error() {
 fn the_help_of_the_audit_log_lists_all_types() {
     let help = Home::new().run(&["audit", "show", "--help"]).out;
     let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
-    let named = "a worker, a worker configuration, an override, a budget or an image";
+    let named =
+        "a worker, a worker configuration, an override, a budget, an image or a test of a provider";
     assert!(words.contains(named), "{help}");
 }
 
