@@ -6,7 +6,7 @@ use std::sync::Arc;
 use domain::id::{LaunchConfigId, PoolId, WorkerKey};
 use domain::launch::{Launch, LaunchState};
 use domain::launch_config::LaunchConfig;
-use domain::plan::START_UP_MS;
+use domain::plan::{LOST_ANSWER_MS, START_UP_MS};
 use domain::supply::{AHEAD_MS, FRESH_MS};
 use domain::time::{HOUR_MS, Timestamp};
 use domain::worker::{Worker, WorkerState};
@@ -186,7 +186,8 @@ impl World {
             else {
                 continue;
             };
-            // A machine that appears after its launch was given up comes in addition.
+            // A machine that appears after its launch was given up comes in addition, and so does one
+            // whose answer was lost for so long that others were launched.
             let is_expected = |worker: &Worker| {
                 let token = worker.terms.launch_token.as_ref();
                 let launch = token.and_then(|token| after.launches.get(&token.parse().ok()?));
@@ -195,6 +196,7 @@ impl World {
                 config.is_none_or(|config| is_kept(id, config))
                     && pool.has_provider(&worker.provider_id)
                     && now.millis_since(since) < self.start_up_ms()
+                    && !launch.is_some_and(|launch| was_lost(launch, now))
             };
             let is_coming = |worker: &&Worker| {
                 let is_requested = worker.state == WorkerState::Requested;
@@ -209,6 +211,7 @@ impl World {
                 pool.has_provider(&launch.provider_id)
                     && is_kept(id, &launch.launch_config_id)
                     && now.millis_since(launch.created) < self.start_up_ms()
+                    && !was_lost(launch, now)
             };
             let coming: u64 = requested + of_pool.filter(is_promising).map(to_come).sum::<u64>();
             // A launch may have been decided on before people changed the pool in the same step.
@@ -431,6 +434,17 @@ pub(crate) fn is_unexpected(worker: &Worker) -> bool {
     let reason = worker.terms.end_reason.as_deref();
     worker.state >= WorkerState::Stopping
         && reason.is_some_and(|reason| UNEXPECTED.contains(&reason))
+}
+
+/// Whether the answer was lost for so long that nothing counted on the launch any more. The time at
+/// which an answer came in the end is the best that is known of a launch that was accepted.
+fn was_lost(launch: &Launch, now: Timestamp) -> bool {
+    let waited_ms = match &launch.state {
+        LaunchState::Unknown { .. } => Some(now.millis_since(launch.last_modified)),
+        LaunchState::Accepted => launch.asked.map(|at| launch.last_modified.millis_since(at)),
+        LaunchState::Open | LaunchState::Refused { .. } | LaunchState::Withdrawn { .. } => None,
+    };
+    waited_ms.is_some_and(|waited_ms| waited_ms > LOST_ANSWER_MS)
 }
 
 pub(crate) fn to_come(launch: &Launch) -> u64 {

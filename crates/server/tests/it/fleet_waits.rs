@@ -135,7 +135,7 @@ fleet_on_sqlite_first!(
         // The answer of the cloud is lost.
         fleet.one.fake.next_launches([LaunchOutcome::CallLost]);
         fleet.round().await;
-        assert_eq!(fleet.why(number).await, owned("asked", 1_800));
+        assert_eq!(fleet.why(number).await, owned("asked", 30));
         let reason = fleet.explain_task(number).await["reason"].to_string();
         let text = "and the answer leaves open whether it made any: \u{201c}the request was lost";
         assert!(reason.contains(text), "{reason}");
