@@ -186,8 +186,8 @@ impl World {
             else {
                 continue;
             };
-            // A machine that appears after its launch was given up comes in addition, and so does one
-            // whose answer was lost for so long that others were launched.
+            // A machine that appears after its launch was given up comes in addition, and so does
+            // the machine of an answer that was lost for so long that others were launched.
             let is_expected = |worker: &Worker| {
                 let token = worker.terms.launch_token.as_ref();
                 let launch = token.and_then(|token| after.launches.get(&token.parse().ok()?));

@@ -162,6 +162,11 @@ impl State {
         if self.target.is_empty() {
             return (200, Bytes::new());
         }
+        // moto does not have this list.
+        if call["Action"] == "DescribeImportSnapshotTasks" {
+            let body = "<Response><importSnapshotTaskSet/></Response>";
+            return (200, body.into());
+        }
         let text = String::from_utf8(form.to_vec()).unwrap();
         let token = call.get("ClientToken");
         if let Some(token) = token
