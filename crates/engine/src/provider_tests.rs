@@ -12,7 +12,7 @@ use tokio::sync::watch;
 /// A run that a caller asks for.
 pub struct ProviderTestOrder {
     pub provider_id: ProviderId,
-    /// Names the run, and becomes the token of its machine.
+    /// Names the run. Its machine has a token of its own.
     pub id: LaunchToken,
     pub subject: Option<TestedConfig>,
     /// Whether one machine is made.
