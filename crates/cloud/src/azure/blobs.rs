@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 use super::error::AZURE;
 use super::vhd::{Piece, Vhd};
-use crate::vendor::{Ask, Content, Failure, RawAnswer, Rest, VendorError};
+use crate::vendor::{Ask, Content, Failure, RawAnswer, Rest, VendorError, all_pages};
 use crate::{ImageError, UploadProgress, UploadToken};
 
 /// Azure's limit for writing pages.
@@ -183,8 +183,7 @@ impl Blobs {
     }
 
     pub(super) async fn pages_at_most(&self, limit: usize) -> Result<Vec<String>, VendorError> {
-        let (mut all, mut marker) = (Vec::new(), None);
-        for _ in 0..limit {
+        all_pages(&AZURE, limit, |marker| async move {
             let mut ask = self
                 .dated(Ask::get(&[&self.container]))
                 .with_query("restype", "container")
@@ -195,14 +194,10 @@ impl Blobs {
             }
             let listed = read_list(&self.rest.call_raw(ask).await?)?;
             let names = listed.blobs.blob.into_iter();
-            all.extend(names.map(|it| format!("{}/{}/{}", self.endpoint, self.container, it.name)));
-            marker = listed.next_marker.filter(|marker| !marker.is_empty());
-            if marker.is_none() {
-                return Ok(all);
-            }
-        }
-        let error = format!("the list of blobs has more than {limit} pages");
-        Err(VendorError::new(&AZURE, Failure::Lost(error)))
+            let url = |it: Named| format!("{}/{}/{}", self.endpoint, self.container, it.name);
+            Ok((names.map(url).collect(), listed.next_marker))
+        })
+        .await
     }
 
     fn ask(&self, method: Method, token: &UploadToken) -> Ask {
