@@ -24,6 +24,7 @@ mod making;
 mod names;
 mod networks;
 mod paths;
+mod records;
 mod row;
 mod site;
 mod status;
@@ -105,7 +106,10 @@ impl AzureProvider {
             http: http.clone(),
         };
         let tokens = Tokens::new(Box::new(source), Arc::clone(&context.clock));
-        let rest = Rest::new(&AZURE, &config.endpoint, http, Some(tokens));
+        let id = context.id.clone();
+        let rest = Rest::new(&AZURE, &config.endpoint, http, Some(tokens)).telling_throttled(
+            move |method, headers| records::throttled(&id, method, headers).write(),
+        );
         Self {
             site: Site {
                 arm: Arm::new(rest, config.subscription),

@@ -4,7 +4,7 @@
 mod aws;
 mod azure;
 mod call_budget;
-mod call_pause;
+mod call_scope;
 mod cloud_error;
 mod config;
 mod conformance;
@@ -35,6 +35,7 @@ mod signing;
 mod static_provider;
 mod stderr;
 mod strategy_client;
+mod taskcluster_record;
 #[cfg(test)]
 mod tests;
 mod vendor;
@@ -43,7 +44,7 @@ mod worker_creator;
 pub use aws::{AwsConfig, AwsProvider, BadAwsConfig};
 pub use azure::{AzureConfig, AzureProvider, BadAzureConfig};
 pub use call_budget::CallBudget;
-pub use call_pause::with_pause;
+pub use call_scope::{CallNotes, CloudRequests, RequestNumbers, with_notes};
 pub use cloud_error::CloudError;
 pub use config::ProviderConfig;
 pub use conformance::{
@@ -85,4 +86,5 @@ pub use providers::{ProviderUnavailable, Providers};
 pub use region::Region;
 pub use static_provider::{StaticProvider, StaticSettings};
 pub use strategy_client::{AskError, StrategyClient, StrategyContext, StrategySettings};
+pub use taskcluster_record::{Record, Severity, TARGET};
 pub use worker_creator::{WorkerCreator, WorkerOrder};

@@ -14,6 +14,8 @@ use reqwest::header::{AUTHORIZATION, CONTENT_TYPE};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, Url};
 
+use crate::call_scope::RequestWatch;
+
 /// Shorter secrets can be guessed, and the holder of the secret can sign requests.
 const MIN_SECRET_LENGTH: usize = 22;
 const NONCE_LENGTH: usize = 22;
@@ -120,7 +122,10 @@ impl SignedClient {
         let request = self.http.post(url.clone());
         let request = request.header(CONTENT_TYPE, JSON);
         let request = request.header(AUTHORIZATION, self.sign(&url, &body));
-        request.body(body).send().await
+        let watch = RequestWatch::start();
+        let answer = request.body(body).send().await;
+        watch.end(answer.as_ref().ok().map(|answer| answer.status().as_u16()));
+        answer
     }
 
     fn sign(&self, url: &Url, body: &[u8]) -> String {

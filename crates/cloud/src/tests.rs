@@ -3,5 +3,6 @@
 mod conformance;
 mod fixture;
 pub(crate) mod images;
+pub(crate) mod records;
 pub(crate) mod suite;
 pub(crate) mod values;

@@ -16,7 +16,7 @@ use store::Tx;
 
 use crate::phase_measures::PhaseSample;
 use crate::random::Random;
-use crate::taskcluster_records::Record;
+use crate::taskcluster_records::{self, Record};
 
 /// A transaction, with everything a workflow needs beside it.
 pub struct Change<'a, 'tx> {
@@ -81,7 +81,7 @@ impl<'a, 'tx> Change<'a, 'tx> {
         for body in bodies {
             self.wakeups
                 .records
-                .extend(Record::of_event(&body, self.now));
+                .extend(taskcluster_records::of_event(&body, self.now));
             let event = Event {
                 id: self.new_id(),
                 created: self.now,

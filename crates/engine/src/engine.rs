@@ -22,7 +22,7 @@ use crate::provider_tests::ProviderTests;
 use crate::queue::Queue;
 use crate::random::Random;
 use crate::strategy_services::StrategyServices;
-use crate::taskcluster_records::Record;
+use crate::taskcluster_records;
 use crate::wakeups::Wakeups;
 
 /// One for the process: the store, the clock, the providers and the state in memory.
@@ -129,7 +129,9 @@ impl Engine {
             let result = f(&mut change)?;
             let audited = change.tx.take_audited();
             let mut wakeups = change.into_wakeups();
-            wakeups.records.extend(audited.iter().map(Record::of_audit));
+            wakeups
+                .records
+                .extend(audited.iter().map(taskcluster_records::of_audit));
             Ok((result, wakeups))
         }
     }
@@ -149,7 +151,9 @@ impl Engine {
     fn send_wakeups(self: &Arc<Self>, wakeups: PendingWakeups) {
         self.phase_measures.record(wakeups.phases);
         if self.taskcluster_records {
-            wakeups.records.iter().for_each(Record::write);
+            for record in &wakeups.records {
+                record.write();
+            }
         }
         for queue in &wakeups.queues {
             self.queue.dispatcher.wake(self, queue);

@@ -7,6 +7,7 @@
 
 mod bucket;
 mod limits;
+mod requests;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +19,7 @@ use cloud::{
     CallBudget, CloudError, Fills, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine,
     Leftover, Machines, OwnedPage, Place, PlacesUnknown, PoolResourceMaker, Proof, Provider,
     Region, SetupError, Sighting, ValidateError, Verification, VerifyError, WorkerCreator,
-    WorkerDeclarer, with_pause,
+    WorkerDeclarer, with_notes,
 };
 use contract::Invalid;
 use domain::id::{LaunchToken, ProviderId, WorkerGroup, WorkerKey};
@@ -32,8 +33,9 @@ use serde_json::Value;
 
 use self::bucket::Bucket;
 pub use self::limits::RateLimits;
+use self::requests::RequestsSince;
 use crate::measures::{CLOUD_CALLS, CLOUD_RATE};
-use crate::taskcluster_records::Record;
+use crate::taskcluster_records;
 
 /// The maximum waits for a permit. The time limits of the calls themselves are longer.
 const MAX_READ_WAIT_MS: i64 = 30 * SECOND_MS;
@@ -71,8 +73,9 @@ pub struct RateLimitedProvider {
     clock: Arc<dyn Clock>,
     timer: Arc<dyn Timer>,
     buckets: Mutex<BTreeMap<(Region, CallKind), Bucket>>,
-    /// Whether pauses are log records of Taskcluster's form.
+    /// Whether pauses and requests are log records of Taskcluster's form.
     writes_records: bool,
+    requests: RequestsSince,
 }
 
 impl CallKind {
@@ -117,6 +120,7 @@ impl RateLimitedProvider {
             timer,
             buckets: Mutex::default(),
             writes_records: false,
+            requests: RequestsSince::default(),
         }
     }
 
@@ -189,8 +193,13 @@ impl RateLimitedProvider {
         is_throttled: fn(&T) -> bool,
     ) -> Result<T, String> {
         let began = self.wait_for_permit(region, kind).await?;
-        let (answer, pause) = with_pause(call).await;
-        self.record_answer(region, kind, began, is_throttled(&answer), pause);
+        let (answer, notes) = with_notes(call).await;
+        self.record_answer(region, kind, began, is_throttled(&answer), notes.pause);
+        if self.writes_records
+            && let Some(record) = self.requests.add(&self.id, notes.requests, self.now())
+        {
+            record.write();
+        }
         Ok(answer)
     }
 
@@ -213,10 +222,12 @@ impl RateLimitedProvider {
         let (rate, record) = self.with_bucket(region, kind, now, |bucket| {
             let record = if is_throttled {
                 let pause = bucket.record_throttling(began, now);
-                pause.map(|(ms, n_waiting)| Record::paused(&self.id, &queue(), n_waiting, ms))
+                pause.map(|(ms, n_waiting)| {
+                    taskcluster_records::paused(&self.id, &queue(), n_waiting, ms)
+                })
             } else {
                 let is_over = bucket.record_success(began);
-                is_over.then(|| Record::resumed(&self.id, &queue()))
+                is_over.then(|| taskcluster_records::resumed(&self.id, &queue()))
             };
             if let Some(pause) = pause {
                 bucket.pause(pause.min(kind.longest_pause()), now);

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use super::error::Ec2Error;
 use super::parameters::Parameters;
 use super::responses::ErrorResponse;
+use crate::call_scope::RequestWatch;
 use crate::signing::credentials::Keys;
 use crate::signing::http::Http;
 use crate::signing::sign;
@@ -96,7 +97,10 @@ impl Ec2 {
         for (name, value) in headers {
             request = request.header(name, value);
         }
-        let answer = request.body(form).send().await.map_err(|error| {
+        let watch = RequestWatch::start();
+        let answer = request.body(form).send().await;
+        watch.end(answer.as_ref().ok().map(|answer| answer.status().as_u16()));
+        let answer = answer.map_err(|error| {
             // Without a connection, the call cannot have had an effect.
             if error.is_connect() || error.is_builder() {
                 Ec2Error::NotSent(with_causes(&error))

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::inherited::{is_inherited, mark_parts};
 use super::names::MachineNames;
 use super::paths::{ADDRESSES, ApiPath, DEPLOYMENTS, DISK_TYPE, INTERFACES, PARTS, group_in};
+use super::records;
 use super::row::Row;
 use super::site::{Site, provisioning_state};
 use super::tags::{self, FoundTags};
@@ -46,6 +47,9 @@ pub(super) async fn end(site: &Site, worker: &Worker) -> Result<(), CloudError> 
                 mark_parts(site, &vm, id).await?;
             }
             site.arm.delete_machine(&path).await?;
+            // Parts that we describe ourselves end with their machine.
+            let is_fast = row.has_deployment == Some(false) && !is_inherited;
+            records::teardown(worker, is_fast).write();
         }
         return Ok(());
     }

@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::{Mutex as StdMutex, PoisonError};
 
+use domain::id::PoolId;
 use serde_json::json;
 use tokio::sync::Mutex;
 
+use super::records;
 use super::site::Site;
 use crate::vendor::VendorError;
 
@@ -18,10 +20,12 @@ pub(super) const MAX_GROUPS: usize = 1_000;
 pub(super) struct ResourceGroups(StdMutex<BTreeMap<String, Arc<Mutex<bool>>>>);
 
 impl ResourceGroups {
-    /// Makes the group in this location, unless it exists. A failure is not remembered.
+    /// Makes the group that a pool needs in this location, unless it exists. A failure is not
+    /// remembered.
     pub(super) async fn ensure(
         &self,
         site: &Site,
+        pool_id: &PoolId,
         group: &str,
         location: &str,
     ) -> Result<(), VendorError> {
@@ -37,6 +41,7 @@ impl ResourceGroups {
             let body = json!({"location": location, "tags": tags});
             site.arm.put(&path, body).await?;
             tracing::info!(provider.id = %site.id, "{} made the resource group {group}", site.id);
+            records::made_group(pool_id, group, location).write();
         }
         *exists = true;
         Ok(())

@@ -26,7 +26,7 @@ pub(super) async fn verify(
     vm_ids: &dyn VmIds,
 ) -> Result<Verification, VerifyError> {
     let document = open(claim.proof).map_err(refuse)?;
-    match issuers.check(&document, claim.now).await {
+    match issuers.check(&document, claim.worker, claim.now).await {
         Ok(()) => {}
         Err(IssuerError::Refused(detail)) => return Err(refuse(detail)),
         Err(IssuerError::Unavailable(error)) => return Err(VerifyError::Cloud(error)),

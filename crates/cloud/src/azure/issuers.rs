@@ -13,6 +13,7 @@ use std::time::Duration;
 use api_client::{read_body, with_causes};
 use async_trait::async_trait;
 use domain::time::Timestamp;
+use domain::worker::Worker;
 use reqwest::{Client, Url};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, SignatureVerificationAlgorithm, TrustAnchor, UnixTime};
@@ -26,6 +27,7 @@ use x509_cert::ext::pkix::AuthorityInfoAccessSyntax;
 use x509_cert::ext::pkix::name::GeneralName;
 
 use super::document::AttestedDocument;
+use super::records;
 use crate::CloudError;
 
 /// Addresses of one certificate that are tried at most.
@@ -110,11 +112,12 @@ impl Issuers {
         }
     }
 
-    /// Checks that the signer of the document belongs to a known root. Downloads the certificate of
-    /// its issuer if that is not known, and keeps it if it belongs to a root, too.
+    /// Checks that the signer of a worker's document belongs to a known root. Downloads the
+    /// certificate of its issuer if that is not known, and keeps it if it belongs to a root, too.
     pub(super) async fn check(
         &self,
         document: &AttestedDocument,
+        worker: &Worker,
         now: Timestamp,
     ) -> Result<(), IssuerError> {
         let signer = &document.certificate_der;
@@ -129,6 +132,7 @@ impl Issuers {
         let mut failed = None;
         for url in issuer_addresses(&document.certificate) {
             if let Err(why) = check_address(&url) {
+                records::rejected_address(worker, &url).write();
                 refused = format!("the issuer's certificate is not downloaded from {url:?}: {why}");
                 continue;
             }
@@ -142,6 +146,7 @@ impl Issuers {
             match self.verify(signer, Some(&found), now) {
                 Ok(()) => {
                     self.keep(&found);
+                    records::new_intermediate(&found, &url).write();
                     return Ok(());
                 }
                 Err(reason) => {

@@ -10,6 +10,7 @@ use super::ending::{end, end_deployment, find_parts, is_deploying, remove_parts}
 use super::error::{AZURE, AzureError};
 use super::names::MachineNames;
 use super::paths::{MACHINES, group_in};
+use super::records;
 use super::row::Row;
 use super::site::{Site, provisioning_state};
 use super::status::{InstanceView, ended};
@@ -146,7 +147,12 @@ async fn look_at(
             }
             sighting
         }
-        None => look_at_remains(site, worker, &row).await?,
+        None => {
+            if worker.state == WorkerState::Running {
+                records::missing(worker).write();
+            }
+            look_at_remains(site, worker, &row).await?
+        }
     };
     Ok((worker.key.clone(), sighting))
 }

@@ -37,7 +37,9 @@ pub(super) async fn make_machines(
     let location = location.ok_or_else(|| invalid_config("the launch config has no location"))?;
     let group = launch.resource_group().unwrap_or(&site.resource_group);
     if launch.resource_group().is_some() {
-        groups.ensure(site, group, &location).await?;
+        groups
+            .ensure(site, &order.pool.id, group, &location)
+            .await?;
     }
     let own = launch.get("subnetId").and_then(Value::as_str);
     let subnet = match own {

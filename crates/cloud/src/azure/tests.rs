@@ -10,6 +10,7 @@ mod launching;
 mod leftovers;
 mod looking;
 mod networks;
+mod records;
 mod registering;
 mod site;
 mod suites;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use domain::time::Timestamp;
 use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 
-use crate::call_pause::MAX_PAUSE;
+use crate::call_scope::MAX_PAUSE;
 
 /// Azure's counts of the calls of some resource that are left, like
 /// `Microsoft.Compute/PutVM3Min;239,Microsoft.Compute/PutVM30Min;1198`.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use api_client::{read_body, with_causes};
 use domain::launch::Cause;
+use reqwest::Method;
 use reqwest::header::HeaderMap;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -13,7 +14,7 @@ use super::error::{Failure, Vendor, VendorError};
 use super::pause::{retry_after, scarcity};
 use super::request::{Address, Ask, Content};
 use super::tokens::Tokens;
-use crate::call_pause::ask_for_pause;
+use crate::call_scope::{RequestWatch, ask_for_pause};
 use crate::signing::http::Http;
 
 /// Calls one API of a vendor.
@@ -28,7 +29,12 @@ pub(crate) struct Rest {
     code_header: Option<&'static str>,
     /// Whether a call whose token was refused is made again with another one.
     renews_tokens: bool,
+    /// Called for each throttled call.
+    on_throttled: Option<OnThrottled>,
 }
+
+/// Takes the method and the headers of a throttled call.
+type OnThrottled = Box<dyn Fn(&Method, &HeaderMap) + Send + Sync>;
 
 /// A successful answer whose body is not read as JSON.
 #[derive(Clone, Debug)]
@@ -78,6 +84,7 @@ impl Rest {
             tokens,
             code_header: None,
             renews_tokens: false,
+            on_throttled: None,
         }
     }
 
@@ -90,6 +97,14 @@ impl Rest {
     /// such as an upload, which credentials that change must not end.
     pub(crate) fn renewing_tokens(mut self) -> Self {
         self.renews_tokens = true;
+        self
+    }
+
+    pub(crate) fn telling_throttled(
+        mut self,
+        tell: impl Fn(&Method, &HeaderMap) + Send + Sync + 'static,
+    ) -> Self {
+        self.on_throttled = Some(Box::new(tell));
         self
     }
 
@@ -152,7 +167,10 @@ impl Rest {
             Content::Json(body) => request.json(&body),
             Content::Bytes(body) => request.body(body),
         };
-        let answer = request.send().await.map_err(|error| {
+        let watch = RequestWatch::start();
+        let answer = request.send().await;
+        watch.end(answer.as_ref().ok().map(|answer| answer.status().as_u16()));
+        let answer = answer.map_err(|error| {
             // Without a connection, the call cannot have had an effect.
             if error.is_connect() || error.is_builder() {
                 self.error(Failure::NotSent(with_causes(&error)))
@@ -169,6 +187,9 @@ impl Rest {
             .map_err(|error| self.error(Failure::Lost(with_causes(&error))))?;
         let status_code = status.as_u16();
         if !status.is_success() {
+            if let (429, Some(tell)) = (status_code, &self.on_throttled) {
+                tell(&ask.method, &headers);
+            }
             if let (401, Some(tokens), Some(token)) = (status_code, &self.tokens, &token) {
                 tokens.forget(token).await;
             }
@@ -345,9 +366,9 @@ mod tests {
             let recorder = Recorder::start().await;
             recorder.answer_with(status, &[(name, value)], body(code));
             let rest = rest(&recorder);
-            let (_, pause) = crate::with_pause(rest.call(Ask::get(&["x"]))).await;
+            let (_, notes) = crate::with_notes(rest.call(Ask::get(&["x"]))).await;
             let expected = expected.map(Duration::from_secs);
-            assert_eq!(pause, expected, "{status} {name}: {value}");
+            assert_eq!(notes.pause, expected, "{status} {name}: {value}");
         }
     }
 

@@ -28,6 +28,7 @@ use super::{facts, offering_news, shadow_plans};
 use crate::Engine;
 use crate::budgets;
 use crate::change::Change;
+use crate::taskcluster_records;
 
 /// This many plans of a pool are kept.
 const KEPT_PLANS: i64 = 100;
@@ -74,6 +75,9 @@ pub async fn decide(engine: &Arc<Engine>, facts: Facts) -> store::Result<Option<
         let seed = outside.seed;
         shadow_plans::note_opinion(engine, Input { seed, snapshot }, plan).await;
         return Ok(None);
+    }
+    if engine.taskcluster_records {
+        taskcluster_records::of_weights(&snapshot).write();
     }
     // Concurrent plans of pools that share a limited provider or a budget would conflict, and those
     // that share a canary would each use all of its room.

@@ -11,7 +11,7 @@ use crate::database::Database;
 use crate::fleet_world::{Fleet, POOL, plain_pool};
 
 /// Their types, and the fields beside `v`.
-const FIELDS: [(&str, &str); 11] = [
+const FIELDS: [(&str, &str); 12] = [
     ("audit-event", "service entity entityId clientId action"),
     (
         "worker-requested",
@@ -43,6 +43,10 @@ const FIELDS: [(&str, &str); 11] = [
          adjustedPendingTasks existingCapacity desiredCapacity requestedCapacity stoppingCapacity",
     ),
     ("scan-seen", "providerId seen total"),
+    (
+        "launch-config-selector-debug",
+        "workerPoolId weights remainingCapacity",
+    ),
     (
         "registration-error-warning",
         "message error workerPoolId providerId workerId",
@@ -113,6 +117,8 @@ async fn the_records_of_a_worker_and_its_pool_have_the_fields_of_taskcluster() {
     }
     assert_eq!(records["worker-requested"].len(), 2);
     assert_eq!(records["worker-running"].len(), 1);
+    let weights = &records["launch-config-selector-debug"][0]["weights"];
+    assert_eq!(weights.as_object().unwrap().len(), 1, "{weights}");
     let seen = &records["scan-seen"][0];
     assert_eq!(seen["seen"][POOL], seen["total"], "{seen}");
     assert!(fleet.app.telemetry.render().contains("fleetwright_"));

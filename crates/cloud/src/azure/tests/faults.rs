@@ -9,7 +9,7 @@ use super::site::{OnAzure, TOKEN, provider, single, templated};
 use crate::tests::values::{TestClock, context_at};
 use crate::{
     CloudError, LaunchError, MachineMaker, Machines as _, Provider as _, Region, Sighting,
-    list_machines, with_pause,
+    list_machines, with_notes,
 };
 
 fn cause(result: Result<Vec<domain::worker::Worker>, LaunchError>) -> Option<Cause> {
@@ -43,9 +43,9 @@ async fn throttled_calls_are_reported_as_such_and_not_repeated() {
             "body": {"error": {"code": "TooManyRequests", "message": "slow down"}}})
     };
     azure.fake.fault(&throttled("PUT", "networkInterfaces"));
-    let (launched, pause) = with_pause(azure.launch(single(&json!({})))).await;
+    let (launched, notes) = with_notes(azure.launch(single(&json!({})))).await;
     assert_eq!(cause(launched), Some(Cause::Throttled));
-    assert_eq!(pause, Some(Duration::from_secs(17)));
+    assert_eq!(notes.pause, Some(Duration::from_secs(17)));
     let made = azure.launch(single(&json!({}))).await.unwrap();
     azure.fake.requests();
     azure.fake.fault(&throttled("GET", "instanceView"));
@@ -70,8 +70,12 @@ async fn a_launch_that_leaves_few_calls_asks_for_a_pause_before_azure_throttles(
     };
     for (count, expected) in [(20, None), (3, Some(18)), (0, Some(60))] {
         left(count);
-        let (launched, pause) = with_pause(azure.launch(single(&json!({})))).await;
-        assert_eq!(pause, expected.map(Duration::from_secs), "{count} are left");
+        let (launched, notes) = with_notes(azure.launch(single(&json!({})))).await;
+        assert_eq!(
+            notes.pause,
+            expected.map(Duration::from_secs),
+            "{count} are left"
+        );
         assert_eq!(launched.is_ok(), count > 0);
     }
 }

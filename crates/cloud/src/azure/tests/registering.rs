@@ -19,6 +19,7 @@ use crate::azure::issuers::{
     CertificateSource, Downloader, Issuers, MAX_ADDRESSES, MAX_CERTIFICATE_BYTES,
     MAX_INTERMEDIATES, anchor_of, check_address,
 };
+use crate::tests::records::WrittenRecords;
 use crate::tests::values::{edit, now, pool, worker};
 use crate::{CloudError, IdentityClaim, Proof, Verification, VerifyError};
 
@@ -133,11 +134,15 @@ fn detail(judged: Result<Verification, VerifyError>) -> String {
 #[tokio::test]
 async fn a_machine_with_its_document_is_verified_and_its_issuer_is_downloaded_once() {
     let desk = Desk::open();
+    let (records, _keeping) = WrittenRecords::keep();
     let mut worker = worker(WorkerState::Requested);
-    for _ in 0..2 {
+    for n_new in [1, 0] {
         let document = desk.document(&json!({}));
         let upper = "5C1E0A56-11AA-4A0C-9D0C-0F5A3CE1E6A1";
         let verified = desk.judge(&worker, document, Some(upper)).await.unwrap();
+        let new = records.take("registration-new-intermediate-certificate");
+        assert_eq!(new.len(), n_new);
+        assert!(new.iter().all(|record| record["url"] == ISSUER), "{new:?}");
         assert_eq!(verified.lasts_ms, 96 * 3_600_000);
     }
     assert_eq!(desk.served.n_asked(), 1);
@@ -154,6 +159,7 @@ async fn a_machine_with_its_document_is_verified_and_its_issuer_is_downloaded_on
 #[tokio::test]
 async fn each_wrong_document_is_refused_with_the_same_message() {
     let desk = Desk::open();
+    let (records, _keeping) = WrittenRecords::keep();
     for (how, reason) in [
         (json!({"form": "changed"}), "does not match the content"),
         (json!({"form": "cut"}), "no PKCS#7 message"),
@@ -177,6 +183,10 @@ async fn each_wrong_document_is_refused_with_the_same_message() {
         let detail = desk.refusal(&how).await;
         assert!(detail.contains(reason), "{how}: {detail}");
     }
+    let kind = "registration-rejected-intermediate-certificate-url";
+    let [rejected] = records.take(kind).try_into().unwrap();
+    assert_eq!(rejected["workerPoolId"], "a/b");
+    assert!(rejected["url"].as_str().unwrap().contains("://"));
     for (document, reason) in [
         (json!(""), "no PKCS#7 message"),
         (json!("no base64!"), "not base64"),
@@ -272,8 +282,10 @@ async fn a_document_from_outside_of_the_validity_of_its_certificate_is_refused()
     let document = desk.document(&json!({}));
     let document = AttestedDocument::open(document.as_str().unwrap()).unwrap();
     let later = now().plus_millis(30 * 365 * 86_400_000);
-    desk.issuers.check(&document, now()).await.unwrap();
-    let refused = desk.issuers.check(&document, later).await.unwrap_err();
+    let worker = worker(WorkerState::Requested);
+    let check = |at| desk.issuers.check(&document, &worker, at);
+    check(now()).await.unwrap();
+    let refused = check(later).await.unwrap_err();
     assert!(
         format!("{refused:?}").contains("CertExpired"),
         "{refused:?}"

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::fake::{FIRST_TOKEN, OnFake, simple};
 use crate::tests::suite::Fixture as _;
-use crate::{CloudError, LaunchError, MachineEnd, Machines as _, Region, Sighting, with_pause};
+use crate::{CloudError, LaunchError, MachineEnd, Machines as _, Region, Sighting, with_notes};
 
 fn ended(why: &str) -> Option<Sighting> {
     let end = MachineEnd::because(Some(why.to_owned()));
@@ -130,11 +130,11 @@ async fn a_throttled_call_asks_for_the_pause_that_google_wants() {
     ] {
         let fault = json!({"status": status, "reason": reason, "retryAfter": 30});
         fake.google.fail("instances.insert", fault).await;
-        let (launched, pause) = with_pause(fake.launch(1)).await;
+        let (launched, notes) = with_notes(fake.launch(1)).await;
         launched.unwrap_err();
-        assert_eq!(pause, expected.map(Duration::from_secs), "{reason}");
+        assert_eq!(notes.pause, expected.map(Duration::from_secs), "{reason}");
     }
-    assert_eq!(with_pause(fake.launch(1)).await.1, None);
+    assert_eq!(with_notes(fake.launch(1)).await.1.pause, None);
 }
 
 #[tokio::test]
