@@ -16,6 +16,7 @@ mod import;
 mod input;
 mod machine;
 mod misspelt;
+mod monitoring;
 mod normal_pool;
 mod output;
 mod owner_file;

@@ -9,8 +9,10 @@ mod costs;
 mod deletions;
 pub mod driver;
 mod file_reload;
+mod fleet_measure;
 mod forget_recorded;
 mod forget_replaced;
+mod gauges;
 mod health_check;
 mod housekeeping;
 mod image_measure;
@@ -53,6 +55,7 @@ pub use clock_measurement::ClockMeasurement;
 pub use costs::Costs;
 use driver::Driver;
 pub use file_reload::FileReload;
+pub use fleet_measure::FleetMeasure;
 pub use health_check::HealthCheck;
 pub use housekeeping::Housekeeping;
 pub use image_measure::ImageMeasure;
@@ -98,7 +101,7 @@ pub fn start(app: &Arc<App>, driver: &mut Driver) {
     driver.start_woken(every(5), released, QueueReleases(engine()));
     driver.start(PROBE_INTERVAL, HealthCheck(own()));
     driver.start(ANNOUNCED_EVERY, ProcessRecord(own()));
-    driver.start(ProviderSetup::PERIOD, ProviderSetup(engine()));
+    driver.start(ProviderSetup::PERIOD, ProviderSetup::new(engine()));
     driver.start(every(10), FileReload(engine()));
     for refresh in Refresh::each(&app.engine) {
         let bell = app.engine.wakeups.refresh(refresh.provider_id());
@@ -167,6 +170,7 @@ fn start_housekeeping(app: &Arc<App>, driver: &mut Driver) {
     driver.start(every(5), QueueDeadlines(engine()));
     driver.start(deletions::PERIOD, QueueHousekeeping::new(engine()));
     driver.start(every(30), Measure(own()));
+    driver.start(every(30), FleetMeasure::new(own()));
     if app.config.metrics.taskcluster_names || app.engine.taskcluster_records {
         driver.start(every(30), TaskclusterMeasure::new(own()));
     }

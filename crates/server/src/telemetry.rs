@@ -42,6 +42,15 @@ pub const STOPPING_CAPACITY: &str = "worker_manager_stopping_capacity";
 pub const BUILD_INFO: &str = "fleetwright_build_info";
 pub const POOLS: &str = "fleetwright_worker_pools";
 pub const WORKERS: &str = "fleetwright_workers";
+pub const TASKS: &str = "fleetwright_tasks";
+pub const OLDEST_PENDING: &str = "fleetwright_oldest_pending_task_seconds";
+pub const WAITING: &str = "fleetwright_waiting_tasks";
+pub const CAPACITY: &str = "fleetwright_capacity";
+pub const CAPACITY_MAXIMUM: &str = "fleetwright_capacity_maximum";
+pub const COST_PER_HOUR: &str = "fleetwright_cost_per_hour";
+pub const COST_TODAY: &str = "fleetwright_cost_today";
+pub const POOL_ERRORS: &str = "fleetwright_worker_pool_errors";
+pub const PROBLEMS: &str = "fleetwright_problems";
 pub const PROVIDER_UP: &str = "fleetwright_provider_in_service";
 pub const OUTBOX_DEPTH: &str = "fleetwright_outbox_events";
 pub const BROKER_UP: &str = "fleetwright_broker_up";
@@ -77,6 +86,8 @@ const QUIET_LIBRARIES: [(&str, &str); 2] = [("lapin", "off"), ("tokio_postgres",
 const REQUEST_BUCKETS: [f64; 11] = [
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0,
 ];
+/// Where many series need no more than a mean, and the number of slow ones.
+const SLOW_BUCKETS: [f64; 1] = [1.0];
 /// Durations in the life of a worker or an image, in seconds.
 const WORKER_BUCKETS: [f64; 12] = [
     1.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1_200.0, 1_800.0, 3_600.0, 86_400.0,
@@ -173,6 +184,7 @@ fn builder() -> PrometheusBuilder {
         (HTTP_SECONDS, &REQUEST_BUCKETS[..]),
         (TASK_SECONDS, &REQUEST_BUCKETS[..]),
         ("fleetwright_store_seconds", &REQUEST_BUCKETS[..]),
+        ("fleetwright_transaction_seconds", &SLOW_BUCKETS[..]),
         ("fleetwright_store_wait_seconds", &REQUEST_BUCKETS[..]),
         (LAUNCHES, &WORKER_BUCKETS[..]),
         (PHASE_SECONDS, &PHASE_BUCKETS[..]),

@@ -5,7 +5,7 @@
 
 use crate::command_blocks::{Block, block, blocks, root, run_in, shell};
 use crate::configuration::BUILD;
-use crate::documented_operations::{keys, postgres};
+use crate::documented_operations::{keys, monitoring, postgres};
 use crate::launch_configs::with_launch_configs;
 use crate::selected_workers::with_configuration;
 use crate::world::{Home, Server};
@@ -138,6 +138,11 @@ const BLOCKS: &[(&str, &str, Way)] = &[
         "sudo -u postgres",
         Way::Skip("the tests have a database of their own"),
     ),
+    (
+        "docs/operations.md",
+        "fleetwright config alerts",
+        Way::Run(monitoring),
+    ),
     ("docs/operations.md", "umask 077", Way::Run(postgres)),
     (
         "docs/operations.md",
@@ -266,6 +271,7 @@ runs! {
     the_commands_about_budgets_work, "docs/fleet.md", "fleetwright budget set";
     the_commands_about_selections_work, "docs/fleet.md", "fleetwright worker count";
     the_server_of_the_operations_guide_can_be_entered, "docs/operations.md", "umask 077";
+    the_commands_about_monitoring_work, "docs/operations.md", "fleetwright config alerts";
     the_commands_about_keys_work, "docs/operations.md", "echo \"k1";
     the_commands_about_simulation_work, "docs/simulation.md", "fleetwright simulate scenarios";
     the_commands_about_recorded_history_work, "docs/simulation.md", "fleetwright simulate recorded";

@@ -1,7 +1,10 @@
 //! Runs the commands of the guide to operations.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
+
+use serde_json::Value;
 
 use crate::command_blocks::{Block, block, root, run_in, shell};
 use crate::world::Home;
@@ -68,4 +71,22 @@ pub(crate) fn keys(block_of_first: &Block) {
     let keys = home.read("keys");
     let names: Vec<_> = keys.lines().map(|line| &line[..2]).collect();
     assert_eq!(names, ["k2", "k1"]);
+}
+
+/// Prometheus and its dashboard read them in `tests/monitoring`.
+pub(crate) fn monitoring(block: &Block) {
+    let home = Home::new();
+    run_in(&home, &home.path("."), &block.text);
+    let alerts = files::parse(
+        "alerts.yaml",
+        &home.read("alerts.yaml"),
+        files::Format::Yaml,
+    );
+    let alerts = alerts.unwrap();
+    let rules = alerts["groups"][0]["rules"].as_array().unwrap();
+    assert!(rules.iter().any(|rule| rule["alert"] == "FleetwrightDown"));
+    let dashboard: Value = serde_json::from_str(&home.read("fleetwright.json")).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let places: BTreeSet<String> = panels.iter().map(|it| it["gridPos"].to_string()).collect();
+    assert_eq!(places.len(), panels.len(), "no panel hides another one");
 }

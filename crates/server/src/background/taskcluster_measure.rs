@@ -1,6 +1,6 @@
 //! Measures under the names of Taskcluster's services, for dashboards and alerts made for them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -12,12 +12,12 @@ use domain::plan::Settings;
 use domain::pool::Pool;
 use domain::time::{MINUTE_MS, Timestamp};
 use engine::taskcluster_records::{Record, Severity};
-use metrics::gauge;
 use serde_json::{Map, Value, json};
 use store::StoreError;
 use store::worker_counts::{Draining, PoolAndProvider};
 
 use super::driver::{ActivationResult, BackgroundTask};
+use super::gauges::{Gauges, Labels};
 use super::measure::{MeasureLimits, number};
 use crate::app::App;
 use crate::telemetry::taskcluster::{
@@ -35,16 +35,6 @@ pub struct TaskclusterMeasure {
     gauges: Gauges,
     /// The number and the capacity of workers by provider and pool.
     seen: BTreeMap<ProviderId, BTreeMap<PoolId, (u64, u64)>>,
-}
-
-type Labels = Vec<(&'static str, String)>;
-
-/// The values that are shown. A series that has no value any more is shown as 0 once, and then
-/// disappears.
-#[derive(Default)]
-struct Gauges {
-    values: BTreeMap<(&'static str, Labels), f64>,
-    shown: BTreeSet<(&'static str, Labels)>,
 }
 
 /// The tasks of each queue that has any; `None`: another deployment has the queues.
@@ -95,7 +85,7 @@ impl TaskclusterMeasure {
         if self.app.config.metrics.taskcluster_names {
             self.gauges.show();
         } else {
-            self.gauges.values.clear();
+            self.gauges.forget();
         }
         for (provider, seen) in std::mem::take(&mut self.seen) {
             let total: u64 = seen.values().map(|counts| counts.0).sum();
@@ -145,7 +135,7 @@ impl TaskclusterMeasure {
             }
         }
         for (queue, demand) in &demands {
-            self.gauges.set_queue(queue, *demand);
+            set_queue(&mut self.gauges, queue, *demand);
         }
         Ok(Some(demands))
     }
@@ -249,7 +239,7 @@ impl TaskclusterMeasure {
         gauges.set(SCAN_ERRORS, of_place(&place), number(n_errors));
         let Some(demands) = demands else { return };
         let demand = demands.get(&pool.id).copied().unwrap_or_default();
-        gauges.set_queue(&pool.id, demand);
+        set_queue(gauges, &pool.id, demand);
         gauges.set(PENDING_TASKS, of_place(&place), number(demand.pending));
         gauges.set(CLAIMED_TASKS, of_place(&place), number(demand.claimed));
         let defaults = self.app.engine.strategies;
@@ -292,30 +282,7 @@ fn of_place((pool, provider): &PoolAndProvider) -> Labels {
     ]
 }
 
-impl Gauges {
-    fn set(&mut self, name: &'static str, labels: Labels, value: f64) {
-        self.values.insert((name, labels), value);
-    }
-
-    fn add(&mut self, name: &'static str, labels: Labels, value: f64) {
-        *self.values.entry((name, labels)).or_default() += value;
-    }
-
-    fn set_queue(&mut self, queue: &PoolId, demand: Demand) {
-        self.set(QUEUE_PENDING, of_queue(queue), number(demand.pending));
-        self.set(QUEUE_CLAIMED, of_queue(queue), number(demand.claimed));
-    }
-
-    fn show(&mut self) {
-        let values = std::mem::take(&mut self.values);
-        for series in &self.shown {
-            if !values.contains_key(series) {
-                gauge!(series.0, &series.1).set(0.0);
-            }
-        }
-        for ((name, labels), value) in &values {
-            gauge!(*name, labels).set(*value);
-        }
-        self.shown = values.into_keys().collect();
-    }
+fn set_queue(gauges: &mut Gauges, queue: &PoolId, demand: Demand) {
+    gauges.set(QUEUE_PENDING, of_queue(queue), number(demand.pending));
+    gauges.set(QUEUE_CLAIMED, of_queue(queue), number(demand.claimed));
 }

@@ -60,6 +60,11 @@ fn by_kind(kind: &str, code: &str) -> &'static str {
             "The machine could not be created. The description is the cloud's own; correct the \
              launch config if the description mentions it."
         }
+        "provider-error" => {
+            "No worker starts with this provider until the operators of the server repair it: \
+             `fleetwright provider list` shows its last error, and `fleetwright doctor` checks its \
+             settings."
+        }
         "termination-error" | "deletion-error" => {
             "A machine may still be running and cost money. The server tries to end it again; if \
              the problem persists, check in the cloud's console whether the machine still exists."
@@ -86,7 +91,12 @@ mod tests {
 
     #[test]
     fn kinds_of_clouds_and_of_workers_differ() {
-        let kinds = ["creation-error", "deletion-error", "worker-error"];
+        let kinds = [
+            "creation-error",
+            "deletion-error",
+            "provider-error",
+            "worker-error",
+        ];
         let mut all: BTreeSet<_> = kinds.into_iter().map(|kind| by_kind(kind, "")).collect();
         assert!(all.insert(by_kind("creation-error", "unknown")));
         assert_eq!(all.len(), kinds.len() + 1);

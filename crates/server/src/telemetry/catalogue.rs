@@ -9,12 +9,13 @@ use engine::measures::{
 
 use super::{
     AUTH_FAILURE, AUTH_SUCCESS, BAD_OUTCOMES, BROKER_LAG, BROKER_UP, BROKER_WAITING, BUDGET_LEFT,
-    BUDGET_LIMIT, BUDGET_SPENT, BUILD_INFO, CONNECTIONS_CLOSED, EVENT_LISTENERS, EVENTS_PUBLISHED,
-    EXISTING_CAPACITY, HTTP_REQUESTS, HTTP_SECONDS, IMAGE_AGE, IMAGE_BUILD_SECONDS, IMAGE_BUILDERS,
-    IMAGE_BUILDS, IMAGE_BUILDS_RUNNING, IMAGE_CANARY_EVIDENCE, IMAGE_CANARY_STARTS, IMAGE_REQUESTS,
-    IMAGE_UPLOAD_SECONDS, IMAGE_UPLOADS, NOTICES, NOTICES_UP, OUTBOX_DEPTH, OUTCOMES, POOLS,
-    PROVIDER_UP, REQUESTED_CAPACITY, STOPPING_CAPACITY, TASK_AGE, TASK_SECONDS, WORKERS,
-    taskcluster,
+    BUDGET_LIMIT, BUDGET_SPENT, BUILD_INFO, CAPACITY, CAPACITY_MAXIMUM, CONNECTIONS_CLOSED,
+    COST_PER_HOUR, COST_TODAY, EVENT_LISTENERS, EVENTS_PUBLISHED, EXISTING_CAPACITY, HTTP_REQUESTS,
+    HTTP_SECONDS, IMAGE_AGE, IMAGE_BUILD_SECONDS, IMAGE_BUILDERS, IMAGE_BUILDS,
+    IMAGE_BUILDS_RUNNING, IMAGE_CANARY_EVIDENCE, IMAGE_CANARY_STARTS, IMAGE_REQUESTS,
+    IMAGE_UPLOAD_SECONDS, IMAGE_UPLOADS, NOTICES, NOTICES_UP, OLDEST_PENDING, OUTBOX_DEPTH,
+    OUTCOMES, POOL_ERRORS, POOLS, PROBLEMS, PROVIDER_UP, REQUESTED_CAPACITY, STOPPING_CAPACITY,
+    TASK_AGE, TASK_SECONDS, TASKS, WAITING, WORKERS, taskcluster,
 };
 use crate::service::Service;
 
@@ -70,6 +71,23 @@ const CALL: Labels = &[
 const POOL: Labels = &[
     ("workerPoolId", "The worker pool"),
     ("providerId", "Its provider"),
+];
+const OF_POOL: Labels = &[("workerPoolId", "The worker pool")];
+const TASK_STATE: Labels = &[
+    ("workerPoolId", "The worker pool"),
+    ("state", "pending or running"),
+];
+const CAUSE: Labels = &[
+    ("workerPoolId", "The worker pool"),
+    ("cause", "As in `fleetwright wait`"),
+];
+const CAPACITY_STATE: Labels = &[
+    ("workerPoolId", "The worker pool"),
+    ("state", "requested, booting, idle, busy or leaving"),
+];
+const PROBLEM: Labels = &[
+    ("kind", "As in `fleetwright status`"),
+    ("severity", "ill or warned"),
 ];
 const BUDGET: Labels = &[("budgetId", "The budget"), ("per", "hour, day or month")];
 const PROVIDER: Labels = &[("providerId", "The provider")];
@@ -131,11 +149,7 @@ const CONFLICT: Labels = &[
     ("name", "The transaction"),
     ("statement", "The statement that conflicted"),
 ];
-const STORE: Labels = &[
-    ("name", "The transaction"),
-    ("engine", "sqlite or postgres"),
-    ("outcome", "ok or error"),
-];
+const STORE: Labels = &[("engine", "sqlite or postgres"), ("outcome", "ok or error")];
 
 /// A row is the service, the kind, the name, the labels and the description of a metric.
 macro_rules! metrics {
@@ -182,6 +196,18 @@ pub static METRICS: &[Metric] = metrics! {
         "Removed resources with our tags that belonged to no machine any more.";
     WM, Gauge, POOLS, PROVIDER => "Worker pools, by provider.";
     WM, Gauge, WORKERS, &[("state", "The workers' state")] => "Workers, by state.";
+    WM, Gauge, TASKS, TASK_STATE =>
+        "Tasks of worker pools that wait for a worker or run; those that run only with our queue.";
+    WM, Gauge, OLDEST_PENDING, OF_POOL =>
+        "How long the task that waits longest has waited for a worker, in seconds.";
+    WM, Gauge, WAITING, CAUSE => "Waiting tasks, by the cause for which the next one waits.";
+    WM, Gauge, CAPACITY, CAPACITY_STATE => "Units of machines, each for one task at a time.";
+    WM, Gauge, CAPACITY_MAXIMUM, OF_POOL => "Units that a pool may have, with overrides and budgets.";
+    WM, Gauge, COST_PER_HOUR, OF_POOL => "Dollars that the machines of a pool cost in an hour now.";
+    WM, Gauge, COST_TODAY, OF_POOL => "Dollars that the machines of a pool cost since midnight (UTC).";
+    WM, Gauge, POOL_ERRORS, OF_POOL => "Errors that were reported in the last hour.";
+    WM, Gauge, PROBLEMS, PROBLEM =>
+        "Problems that the status shows; a kind without any is absent.";
     WM, Gauge, BUDGET_LIMIT, BUDGET => "Dollars that may be spent in a period.";
     WM, Gauge, BUDGET_SPENT, BUDGET => "Dollars that were spent in this period, at most.";
     WM, Gauge, BUDGET_LEFT, BUDGET => "Dollars that are left for an hour of new machines.";
@@ -233,6 +259,8 @@ pub static METRICS: &[Metric] = metrics! {
         "When a background task last succeeded, in seconds since 1970.";
     None, Gauge, BUILD_INFO, &[("version", "The program's version")] => "Always 1.";
     None, Histogram, "fleetwright_store_seconds", STORE => "Durations of transactions, in seconds.";
+    None, Histogram, "fleetwright_transaction_seconds", &[("name", "The transaction")] =>
+        "Durations of transactions by their name, in seconds.";
     None, Histogram, "fleetwright_store_wait_seconds", &[("engine", "sqlite or postgres")] =>
         "How long transactions waited for a connection, in seconds.";
     None, Counter, "fleetwright_store_retries_total", &[("name", "The transaction")] =>

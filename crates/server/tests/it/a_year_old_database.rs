@@ -109,7 +109,7 @@ async fn activate(mut task: impl BackgroundTask) {
 async fn work(world: &World) {
     let own = || Arc::clone(&world.app);
     let engine = || Arc::clone(&world.app.engine);
-    activate(ProviderSetup(engine())).await;
+    activate(ProviderSetup::new(engine())).await;
     for refresh in Refresh::each(&engine()) {
         activate(refresh).await;
     }

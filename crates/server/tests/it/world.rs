@@ -333,7 +333,7 @@ impl World {
     }
 
     pub(crate) async fn set_up_providers(&self) -> Value {
-        ProviderSetup(Arc::clone(&self.app.engine))
+        ProviderSetup::new(Arc::clone(&self.app.engine))
             .activate()
             .await
             .unwrap()

@@ -152,9 +152,11 @@ impl Session {
             "error"
         };
         metrics::histogram!(
-            "fleetwright_store_seconds", "name" => name, "engine" => engine, "outcome" => outcome
+            "fleetwright_store_seconds", "engine" => engine, "outcome" => outcome
         )
         .record(stopwatch.seconds());
+        metrics::histogram!("fleetwright_transaction_seconds", "name" => name)
+            .record(stopwatch.seconds());
         ended
     }
 

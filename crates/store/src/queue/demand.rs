@@ -21,6 +21,11 @@ statements! { TABLE;
         "SELECT task_queue_id, COUNT(*) FROM pending_tasks \
          WHERE task_queue_id > $1 AND deadline > $2 \
          GROUP BY task_queue_id ORDER BY task_queue_id LIMIT $3";
+    OLDEST_PENDING "task_oldest_pending" =
+        "SELECT task_queue_id, MIN(inserted) FROM pending_tasks WHERE sequence IN \
+           (SELECT MIN(sequence) FROM pending_tasks WHERE task_queue_id > $1 AND deadline > $2 \
+            GROUP BY task_queue_id, priority) \
+         GROUP BY task_queue_id ORDER BY task_queue_id LIMIT $3";
     CLAIMED "task_count_claimed" =
         "SELECT COUNT(*) FROM claimed_tasks WHERE task_queue_id = $1 AND taken_until > $2";
     CLAIMED_SINCE "task_count_claimed_since" =
@@ -86,6 +91,18 @@ pub fn all(
     let pending = tx.rows(&PENDING_ALL, (after, now, limit))?;
     let claimed = tx.rows(&CLAIMED_ALL, (after, now, limit))?;
     Ok(merge(pending, claimed, limit))
+}
+
+/// When the longest waiting task of each queue began to wait, ordered by queue. Call it again while
+/// there are as many as the limit.
+pub fn oldest_pending(
+    tx: &mut Tx<'_>,
+    after: Option<&PoolId>,
+    limit: u32,
+    now: Timestamp,
+) -> Result<Vec<(PoolId, Timestamp)>> {
+    let after = after.map_or("", PoolId::as_str);
+    tx.rows(&OLDEST_PENDING, (after, now, limit))
 }
 
 /// Merges two ordered lists. Leaves out pools behind the end of a list that reached the limit,

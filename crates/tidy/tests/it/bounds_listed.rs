@@ -12,9 +12,14 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "Behind this many other errors, an outage is reported once more, and notices count it.",
+        &["engine::fleet::provider_outage::RECENT"],
+    ),
+    (
         "The size of a page or a picture: the API has the limits, and their tests.",
         &[
             "page::actions::fleet::MAX_PAGES",
+            "fleetwright::monitoring::dashboard::WIDTH",
             "fleetwright::import::live::AT_ONCE",
             "cloud::conformance::standing::MAX_NAMED",
             "server::api::fleetwright::lists::all_workers::LATER_ROWS",
