@@ -14,6 +14,7 @@ use domain::time::Timestamp;
 use domain::worker::Worker;
 use store::Tx;
 
+use crate::life_spans::{LifePart, LifeSpan};
 use crate::phase_measures::PhaseSample;
 use crate::random::Random;
 use crate::taskcluster_records::{self, Record};
@@ -43,6 +44,8 @@ pub struct PendingWakeups {
     pub(super) phases: Vec<PhaseSample>,
     /// For the log.
     pub(super) records: Vec<Record>,
+    /// For traces.
+    pub(super) spans: Vec<LifeSpan>,
 }
 
 impl<'a, 'tx> Change<'a, 'tx> {
@@ -82,6 +85,9 @@ impl<'a, 'tx> Change<'a, 'tx> {
             self.wakeups
                 .records
                 .extend(taskcluster_records::of_event(&body, self.now));
+            self.wakeups
+                .spans
+                .extend(LifeSpan::of_event(&body, self.now));
             let event = Event {
                 id: self.new_id(),
                 created: self.now,
@@ -133,6 +139,12 @@ impl<'a, 'tx> Change<'a, 'tx> {
             let took_ms = until.millis_since(since).max(0);
             let sample = PhaseSample::new(worker, id, phase, took_ms);
             self.wakeups.phases.push(sample);
+            self.wakeups.spans.push(LifeSpan {
+                worker: worker.key.clone(),
+                part: LifePart::Step(phase),
+                since,
+                until,
+            });
         }
     }
 

@@ -17,6 +17,7 @@ use crate::configurations::{CompilationCache, PayloadSchemas};
 use crate::demand::DemandSource;
 use crate::fleet::{LaunchAnswers, LaunchTracker};
 use crate::issuer::WorkerIssuer;
+use crate::life_spans::LifeObserver;
 use crate::phase_measures::PhaseMeasures;
 use crate::provider_tests::ProviderTests;
 use crate::queue::Queue;
@@ -61,6 +62,8 @@ pub struct Engine {
     pub error_reports_per_hour: u32,
     /// Whether metrics have the labels that Taskcluster's have, and all of its names.
     pub taskcluster_names: bool,
+    /// Takes spans for traces, if they are asked for.
+    pub life_observer: Option<Arc<dyn LifeObserver>>,
     /// Whether to write log records in the form of Taskcluster's services.
     pub taskcluster_records: bool,
 }
@@ -150,6 +153,11 @@ impl Engine {
     /// Called after the commit: the loops that are woken read the committed state.
     fn send_wakeups(self: &Arc<Self>, wakeups: PendingWakeups) {
         self.phase_measures.record(wakeups.phases);
+        if let Some(observer) = &self.life_observer {
+            for span in wakeups.spans {
+                observer.observe(span);
+            }
+        }
         if self.taskcluster_records {
             for record in &wakeups.records {
                 record.write();

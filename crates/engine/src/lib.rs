@@ -18,6 +18,7 @@ pub mod image_references;
 pub mod images;
 pub mod issuer;
 pub mod keyed_wakeups;
+pub mod life_spans;
 pub mod measures;
 pub mod overrides;
 pub mod phase_measures;

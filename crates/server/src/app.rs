@@ -17,7 +17,7 @@ use crate::limits::{BodyBudget, OpenCalls, RefusalLog};
 use crate::notify::Channel;
 use crate::openid::OpenId;
 use crate::pool_replies::PoolReplies;
-use crate::telemetry::Telemetry;
+use crate::telemetry::{Telemetry, Traces};
 use crate::tree::SharedTree;
 use crate::what_if::WhatIfs;
 use tls::TlsAcceptor;
@@ -33,6 +33,8 @@ pub struct App {
     pub secrets: ConfiguredSecrets,
     pub authenticator: Arc<dyn Authenticator>,
     pub telemetry: Telemetry,
+    /// `None`: no collector of traces is configured.
+    pub traces: Option<Arc<Traces>>,
     pub events: EventStream,
     /// The channels for notices of errors.
     pub notices: Vec<Arc<dyn Channel>>,

@@ -40,6 +40,7 @@ mod series;
 mod statistics;
 mod taskcluster_measure;
 mod tls_reload;
+mod trace_export;
 pub mod tree_keeper;
 mod waits;
 
@@ -83,6 +84,7 @@ pub use series::Series;
 pub use statistics::MissingStatistics;
 pub use taskcluster_measure::TaskclusterMeasure;
 pub use tls_reload::TlsReload;
+use trace_export::TraceExport;
 pub use waits::WaitAccounts;
 
 use crate::app::App;
@@ -108,6 +110,9 @@ pub fn start(app: &Arc<App>, driver: &mut Driver) {
         driver.start_woken(every(10), bell, refresh);
     }
     start_images(app, driver);
+    if let Some(traces) = &app.traces {
+        driver.start(every(2), TraceExport(Arc::clone(traces)));
+    }
     if let Some(tls) = &app.tls {
         driver.start(every(10), TlsReload(Arc::clone(tls)));
     }

@@ -22,6 +22,7 @@ mod queue;
 mod roles;
 mod secret_files;
 mod syntax;
+mod traces;
 mod tree;
 
 use std::collections::BTreeMap;
@@ -55,6 +56,7 @@ pub use queue::Queue;
 pub use roles::{Role, Roles};
 pub use syntax::parse as parse_toml;
 pub use tls::TlsFiles;
+pub use traces::TracesSettings;
 pub use tree::{Tree, TreeAuthentication, TreeCertificates, TreeKind};
 
 #[derive(Clone, Debug, Deserialize)]
@@ -92,6 +94,8 @@ pub struct Config {
     pub page: PageSettings,
     pub log: Log,
     pub metrics: MetricsSettings,
+    /// Traces of machines and requests.
+    pub traces: TracesSettings,
     /// The file of this configuration, if it has secrets.
     #[serde(skip)]
     pub file_with_secrets: Option<PathBuf>,
@@ -201,6 +205,7 @@ impl Default for Config {
             page: PageSettings::default(),
             log: Log::default(),
             metrics: MetricsSettings::default(),
+            traces: TracesSettings::default(),
             file_with_secrets: None,
         }
     }
@@ -395,6 +400,7 @@ impl Config {
             }
         }
         self.notify.check()?;
+        self.traces.check()?;
         self.tree.check()?;
         self.tree.check_security()?;
         self.images.check()?;
@@ -417,7 +423,10 @@ impl Config {
 }
 
 /// A secret from the configuration or from a file; `None` if there is neither or both.
-fn one_secret(text: Option<&Secret>, file: Option<&Path>) -> Result<Option<Secret>, ConfigError> {
+pub(crate) fn one_secret(
+    text: Option<&Secret>,
+    file: Option<&Path>,
+) -> Result<Option<Secret>, ConfigError> {
     match (text, file) {
         (Some(text), None) => Ok(Some(text.clone())),
         (None, Some(file)) => Ok(Some(Secret::new(read(file)?.trim()))),

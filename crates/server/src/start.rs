@@ -24,6 +24,7 @@ use engine::database_clock::DatabaseClock;
 use engine::demand::DemandSource;
 use engine::fleet::{LaunchAnswers, LaunchTracker};
 use engine::issuer::WorkerIssuer;
+use engine::life_spans::LifeObserver;
 use engine::phase_measures::PhaseMeasures;
 use engine::provider_tests::ProviderTests;
 use engine::queue::Queue;
@@ -48,7 +49,7 @@ use crate::limits::{BodyBudget, OpenCalls, RefusalLog};
 use crate::notify::{self, Channel, ChannelsError};
 use crate::openid::{OpenId, OpenIdSetUpError};
 use crate::pool_replies::PoolReplies;
-use crate::telemetry::Telemetry;
+use crate::telemetry::{Telemetry, Traces, TracesError};
 use crate::tree::SharedTree;
 use tls::{TlsAcceptor, TlsError};
 
@@ -76,6 +77,8 @@ pub enum StartError {
     Strategy(String),
     #[error("notices of errors cannot be sent")]
     Notices(#[from] ChannelsError),
+    #[error("the collector of traces cannot be used")]
+    Traces(#[from] TracesError),
     #[error("people cannot sign in at the provider of page.openid")]
     OpenId(#[from] OpenIdSetUpError),
     #[error("cannot use another deployment's queue")]
@@ -182,6 +185,7 @@ struct Parts {
     keyring: Arc<Keyring>,
     openid: Option<Arc<OpenId>>,
     secrets: ConfiguredSecrets,
+    traces: Option<Arc<Traces>>,
 }
 
 impl Parts {
@@ -191,6 +195,7 @@ impl Parts {
             keyring: Arc::new(config.keyring()?),
             openid: open_provider(config)?,
             secrets: ConfiguredSecrets::read(config)?,
+            traces: Traces::of(&config.traces)?.map(Arc::new),
         })
     }
 }
@@ -208,6 +213,7 @@ async fn assemble(
         keyring,
         openid,
         secrets,
+        traces,
     }: Parts,
     store: Store,
     telemetry: Telemetry,
@@ -256,6 +262,7 @@ async fn assemble(
         claim_seconds: config.queue.claim_seconds,
         taskcluster_records: config.log.format == LogFormat::Taskcluster,
         taskcluster_names: config.metrics.taskcluster_names,
+        life_observer: traces.clone().map(|traces| traces as Arc<dyn LifeObserver>),
         error_reports_per_hour: config.worker_manager.max_error_reports_per_hour,
         clock,
     };
@@ -268,6 +275,7 @@ async fn assemble(
         secrets,
         authenticator,
         telemetry,
+        traces,
         events,
         notices,
         openid,

@@ -6,6 +6,7 @@ mod escape;
 pub(crate) mod lines;
 mod mozlog;
 pub mod taskcluster;
+mod traces;
 
 use std::io::IsTerminal;
 use std::sync::{Arc, OnceLock};
@@ -24,6 +25,7 @@ use tracing_subscriber::EnvFilter;
 
 use self::catalogue::{Kind, METRICS, TASKCLUSTER_METRICS};
 use self::mozlog::Mozlog;
+pub use self::traces::{TRACE_PARENT, TracedRequest, Traces, TracesError};
 
 use crate::config::{Log, LogFormat};
 use crate::log_repeats::Repeats;
@@ -51,6 +53,7 @@ pub const COST_PER_HOUR: &str = "fleetwright_cost_per_hour";
 pub const COST_TODAY: &str = "fleetwright_cost_today";
 pub const POOL_ERRORS: &str = "fleetwright_worker_pool_errors";
 pub const PROBLEMS: &str = "fleetwright_problems";
+pub const SPANS: &str = "fleetwright_spans_total";
 pub const PROVIDER_UP: &str = "fleetwright_provider_in_service";
 pub const OUTBOX_DEPTH: &str = "fleetwright_outbox_events";
 pub const BROKER_UP: &str = "fleetwright_broker_up";

@@ -93,6 +93,7 @@ impl World {
             claim_seconds: 1_200,
             error_reports_per_hour: 60,
             taskcluster_names: false,
+            life_observer: None,
             taskcluster_records: false,
         };
         Self {

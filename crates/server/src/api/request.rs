@@ -34,6 +34,7 @@ use crate::app::App;
 use crate::authentication::{Caller, RequestToAuthenticate};
 use crate::hosts::Host;
 use crate::limits::BodyShare;
+use crate::telemetry::{TRACE_PARENT, TracedRequest};
 
 const JSON: &str = "application/json";
 /// An error repeats the body of its request only up to this size.
@@ -95,6 +96,16 @@ pub(super) async fn answer_at(
         status,
         took,
     );
+    if let Some(traces) = &app.traces {
+        let parent = text_header(&head.headers, TRACE_PARENT);
+        let request = TracedRequest {
+            name,
+            method: head.method.as_str(),
+            path: head.uri.path(),
+            status,
+        };
+        traces.request(&request, parent, app.engine.clock.now(), took);
+    }
     if app.engine.taskcluster_records {
         log_call(app, &head, endpoint, status, took);
     }

@@ -43,6 +43,7 @@ impl Config {
             .chain(self.tree.secret_files())
             .chain(self.auth.websocktunnel_secret_file.as_deref())
             .chain(self.metrics.token_file.as_deref())
+            .chain(self.traces.authorization_file.as_deref())
     }
 }
 

@@ -14,8 +14,8 @@ use super::{
     HTTP_SECONDS, IMAGE_AGE, IMAGE_BUILD_SECONDS, IMAGE_BUILDERS, IMAGE_BUILDS,
     IMAGE_BUILDS_RUNNING, IMAGE_CANARY_EVIDENCE, IMAGE_CANARY_STARTS, IMAGE_REQUESTS,
     IMAGE_UPLOAD_SECONDS, IMAGE_UPLOADS, NOTICES, NOTICES_UP, OLDEST_PENDING, OUTBOX_DEPTH,
-    OUTCOMES, POOL_ERRORS, POOLS, PROBLEMS, PROVIDER_UP, REQUESTED_CAPACITY, STOPPING_CAPACITY,
-    TASK_AGE, TASK_SECONDS, TASKS, WAITING, WORKERS, taskcluster,
+    OUTCOMES, POOL_ERRORS, POOLS, PROBLEMS, PROVIDER_UP, REQUESTED_CAPACITY, SPANS,
+    STOPPING_CAPACITY, TASK_AGE, TASK_SECONDS, TASKS, WAITING, WORKERS, taskcluster,
 };
 use crate::service::Service;
 
@@ -229,6 +229,8 @@ pub static METRICS: &[Metric] = metrics! {
         "Age of the oldest event that the AMQP broker has not confirmed yet, in seconds.";
     None, Counter, EVENTS_PUBLISHED, &[] =>
         "Events that the AMQP broker has confirmed to this process.";
+    None, Counter, SPANS, &[("outcome", "sent, or dropped while the collector did not take them")] =>
+        "Spans of traces.";
     WM, Counter, STRATEGY_REQUESTS, STRATEGY_OUTCOME => "Decisions that needed a strategy service.";
     WM, Counter, DEMAND_FAILURES, &[] => "Failed requests for a pool's demand to an outside queue.";
     WM, Counter, OUTCOMES, &[("outcome", "completed, failed or exception")] =>

@@ -1,0 +1,47 @@
+//! The section `[traces]`: which collector gets the lives of machines and the requests, by OTLP.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use super::ConfigError;
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TracesSettings {
+    /// The collector, like `http://127.0.0.1:4318`. Without it, there are no traces.
+    pub endpoint: Option<String>,
+    /// File with the value of the header `Authorization`, if the collector needs one.
+    pub authorization_file: Option<PathBuf>,
+    /// The share of requests that are traced, from 0 to 1. A request that belongs to a sampled
+    /// trace of its caller is always traced.
+    pub requests: f64,
+}
+
+impl Default for TracesSettings {
+    fn default() -> Self {
+        Self {
+            endpoint: None,
+            authorization_file: None,
+            requests: 1.0,
+        }
+    }
+}
+
+impl TracesSettings {
+    pub fn check(&self) -> Result<(), ConfigError> {
+        if let Some(endpoint) = &self.endpoint
+            && !["http://", "https://"]
+                .iter()
+                .any(|scheme| endpoint.starts_with(scheme))
+        {
+            let problem = "must be the address of a collector, like http://127.0.0.1:4318";
+            return Err(ConfigError::value("traces.endpoint", problem));
+        }
+        if !(0.0..=1.0).contains(&self.requests) {
+            let problem = "must be a share from 0 to 1";
+            return Err(ConfigError::value("traces.requests", problem));
+        }
+        Ok(())
+    }
+}
