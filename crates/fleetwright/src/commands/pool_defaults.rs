@@ -20,11 +20,20 @@ pub(super) async fn complete(
         Err(failure) if failure.exit == Exit::NotAllowed => return Ok(()),
         Err(failure) => return Err(failure),
     };
-    let listed = reply["providers"].as_array().into_iter().flatten();
-    let mut listed = listed.filter(|it| it["providerId"] == provider.as_str());
-    let Some(kind) = listed.next().and_then(|it| it["providerType"].as_str()) else {
-        return Ok(());
+    let listed = reply["providers"].as_array().map_or(&[][..], Vec::as_slice);
+    let found = listed
+        .iter()
+        .find(|it| it["providerId"] == provider.as_str());
+    let Some(found) = found else {
+        let names = listed.iter().filter_map(|it| it["providerId"].as_str());
+        let near = rules::did_you_mean(&provider, names);
+        let failure = Failure::new(
+            Exit::NotFound,
+            format!("no pool was created: provider {provider} does not exist{near}"),
+        );
+        return Err(failure.with_hint("`fleetwright provider list` lists the providers"));
     };
+    let kind = found["providerType"].as_str().unwrap_or_default();
     let config = fields.entry("config").or_insert_with(|| json!({}));
     if let Value::Object(config) = config {
         complete_config(config, kind, &provider)?;

@@ -249,6 +249,10 @@ fn a_pool_of_this_machine_needs_no_config_and_one_of_a_cloud_says_what_it_needs(
     let pool = server.json(&["pool", "show", "demo/small"]);
     assert_eq!(pool["config"]["maxCapacity"], 2);
     assert_eq!(pool["config"]["launchConfigs"].as_array().unwrap().len(), 1);
+    let misspelt = server.run(&["pool", "create", "demo/x", "--provider", "lokal"]);
+    assert_eq!(misspelt.code, 3, "{}", misspelt.err);
+    let said = "provider lokal does not exist, did you mean \"local\"?";
+    assert!(misspelt.err.contains(said), "{}", misspelt.err);
     let refused = server.run(&["pool", "create", "demo/cloud", "--provider", "cloud"]);
     assert_eq!(refused.code, 2, "{}", refused.err);
     for part in [

@@ -362,17 +362,19 @@ fn members(parts: &Parts, extent: Extent, now: Timestamp) -> Grid {
 
 fn pools(parts: &Parts, extent: Extent, room: usize, now: Timestamp) -> String {
     let all = items(&parts.pools, "pools");
-    let shown = all.iter().filter(|pool| extent.all || !is_quiet(pool));
-    let shown: Vec<&Value> = shown.collect();
     let most = match extent.all {
         true => usize::MAX,
         false => room.max(LEAST_POOLS),
     };
+    // A small fleet has room for its quiet pools.
+    let has_room = all.len() <= most;
+    let shown = all.iter().filter(|pool| has_room || !is_quiet(pool));
+    let shown: Vec<&Value> = shown.collect();
     let n_busy = shown.len().saturating_sub(most);
     let quiet = all.iter().filter(|pool| is_quiet(pool)).count();
     let more = |count: usize, kind: &str| {
         let pools = counted(count, kind);
-        (count > 0 && !extent.all).then_some(pools)
+        (count > 0 && !has_room).then_some(pools)
     };
     let below = [more(n_busy, "more pool"), more(quiet, "quiet pool")];
     let below: Vec<String> = below.into_iter().flatten().collect();

@@ -135,8 +135,8 @@ pub(super) async fn create(task: NewTask, session: &Session) -> Result<(), Failu
     if let Some(packed) = &packed
         && !session.json
     {
-        let (n_files, n_bytes) = (packed.n_files, packed.size());
-        output::note(&format!("packed {n_files} files into {n_bytes} bytes"));
+        let files = output::counted(packed.n_files, "file");
+        output::note(&format!("packed {files} into {} bytes", packed.size()));
     }
     let created = send(&task, definition, packed.as_ref(), session).await?;
     if !task.wait && !task.log {

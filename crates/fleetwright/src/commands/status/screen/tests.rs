@@ -189,7 +189,7 @@ fn every_part_has_its_place() {
     POOL     WAITING  STARTING  BUSY  IDLE  MAX  $ TODAY  NOTES
     demo/p1        3         1     4     0    4     1.23  quota 4m; errors-new
     demo/p2        0         0     1     0    4        -  -
-    and 1 quiet pool: fleetwright pool list
+    demo/p3        0         0     0     0    4        -  -
     Left out without these scopes: worker-manager:list-budgets
     Left out, since your scopes do not allow to list them: budgets
     Left out: could not list images: no answer
