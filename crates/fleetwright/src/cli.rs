@@ -90,7 +90,7 @@ enum Report {
     /// The steps: a process asked the provider for the machine, the provider made it, it
     /// registered, it first asked for work. Machines of pools that the caller may explain count.
     Startup(startup::Arguments),
-    /// Show whether all is well: problems and what to do, then processes, providers and pools
+    /// Show whether all is well: problems first, then the fleet on one screen
     ///
     /// With --check, the exit code is 1 if a problem is ill. docs/history.md has all kinds of
     /// problems.
@@ -273,7 +273,9 @@ enum Command {
 
 pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     // The shell asks, and this ends the program.
-    CompleteEnv::with_factory(|| with_ids(command())).complete();
+    CompleteEnv::with_factory(|| with_ids(command()))
+        .var(completions::VARIABLE)
+        .complete();
     let parsed = command()
         .try_get_matches_from(arguments)
         .and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));

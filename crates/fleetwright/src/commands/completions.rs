@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::output;
 
 /// The variable by which a shell asks for completions.
-const VARIABLE: &str = "COMPLETE";
+pub(crate) const VARIABLE: &str = "FLEETWRIGHT_COMPLETE";
 
 /// Prints a script that asks this program whenever a key is pressed.
 pub(crate) fn print(shell: Shell) -> Result<(), Failure> {

@@ -56,7 +56,9 @@ fn completions_exist_for_three_shells() {
 
 /// The answers to a shell, which asks by the variable of its script.
 fn completed(command: &mut std::process::Command, words: &[&str]) -> String {
-    let command = command.env("COMPLETE", "fish").args(["--", "fleetwright"]);
+    let command = command
+        .env("FLEETWRIGHT_COMPLETE", "fish")
+        .args(["--", "fleetwright"]);
     let done = Done::of(command.args(words).output().unwrap());
     assert_eq!((done.code, done.err.as_str()), (0, ""), "{words:?}");
     done.out
