@@ -11,6 +11,7 @@ mod demo;
 #[cfg(test)]
 mod documented;
 mod failure;
+mod help;
 #[cfg(feature = "import")]
 mod import;
 mod input;
@@ -21,6 +22,7 @@ mod normal_pool;
 mod output;
 mod owner_file;
 mod session;
+mod watching;
 
 use std::process::ExitCode;
 
