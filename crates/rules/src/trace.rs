@@ -1,9 +1,11 @@
 //! Traces an evaluation: at each place that ever had a value, what each rule did there.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use crate::elements::ElementChange;
 use crate::rule::Rule;
 
 pub(crate) type Children<'a> = BTreeMap<&'a str, Node<'a>>;
@@ -14,15 +16,35 @@ pub(crate) struct Node<'a> {
     pub(crate) now: NodeState<'a>,
     /// The actions of rules at exactly this place, oldest first.
     pub(crate) steps: Vec<TraceStep>,
+    /// The changes of elements, if this is or was a list, oldest first.
+    pub(crate) changes: Vec<TraceChange>,
     pub(crate) children: Children<'a>,
 }
 
-#[derive(Clone, Copy, Default, PartialEq)]
+#[derive(Default, PartialEq)]
 pub(crate) enum NodeState<'a> {
     #[default]
     Nothing,
-    Leaf(&'a Value),
+    Leaf(Cow<'a, Value>),
     Object,
+}
+
+/// A change of an element of a list.
+#[derive(Clone, Copy)]
+pub(crate) struct TraceChange {
+    /// Its index among the applying rules.
+    pub(crate) rule: usize,
+    /// Its index among the changes of the rule.
+    pub(crate) number: usize,
+    /// The number of steps before it.
+    pub(crate) n_steps: usize,
+}
+
+/// A change that is not possible.
+pub(crate) struct FailedChange {
+    pub(crate) rule: usize,
+    pub(crate) path: String,
+    pub(crate) message: String,
 }
 
 #[derive(Clone, Copy)]
@@ -43,12 +65,70 @@ pub(crate) enum StepKind {
 }
 
 /// Assigns like [`assign`](crate::assign()), one rule after the other.
-pub(crate) fn assign_all<'a>(rules: &[&'a Rule]) -> Children<'a> {
+pub(crate) fn assign_all<'a>(rules: &[&'a Rule]) -> (Children<'a>, Vec<FailedChange>) {
     let mut root = BTreeMap::new();
+    let mut failed = Vec::new();
     for (index, rule) in rules.iter().enumerate() {
-        assign(&mut root, rule.values(), index);
+        assign(&mut root, rule.marked_values(), index);
+        for (number, change) in rule.elements().changes().iter().enumerate() {
+            if let Err(message) = change_element(&mut root, change, index, number) {
+                failed.push(FailedChange {
+                    rule: index,
+                    path: change.path().to_owned(),
+                    message,
+                });
+            }
+        }
     }
-    root
+    (root, failed)
+}
+
+fn change_element<'a>(
+    root: &mut Children<'a>,
+    change: &'a ElementChange,
+    rule: usize,
+    number: usize,
+) -> Result<(), String> {
+    let (last, above) = change
+        .keys()
+        .split_last()
+        .expect("a path begins with a key");
+    let mut children = root;
+    for key in above {
+        match children.get_mut(key.as_str()) {
+            Some(node) if node.now == NodeState::Object => children = &mut node.children,
+            Some(_) | None => return change.without_list().map(|_| ()),
+        }
+    }
+    let node = children.get_mut(last.as_str());
+    let is_list = node
+        .as_ref()
+        .is_some_and(|node| node.now != NodeState::Nothing);
+    let node = match node {
+        Some(node) if is_list => node,
+        Some(_) | None if change.makes_list() => {
+            let node = children.entry(last).or_default();
+            node.now = NodeState::Leaf(Cow::Owned(change.new_list()));
+            let did = StepKind::SetLeaf;
+            node.steps.push(TraceStep { rule, did });
+            node
+        }
+        Some(_) | None => return change.without_list().map(|_| ()),
+    };
+    let has_changed = match &mut node.now {
+        NodeState::Leaf(list) => change.apply_to(list.to_mut())? || !is_list,
+        NodeState::Object | NodeState::Nothing => {
+            change.apply_to(&mut Value::Object(Map::new()))?
+        }
+    };
+    if has_changed {
+        node.changes.push(TraceChange {
+            rule,
+            number,
+            n_steps: node.steps.len(),
+        });
+    }
+    Ok(())
 }
 
 fn assign<'a>(target: &mut Children<'a>, values: &'a Map<String, Value>, rule: usize) {
@@ -67,7 +147,7 @@ fn assign<'a>(target: &mut Children<'a>, values: &'a Map<String, Value>, rule: u
             }
             Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
                 node.clear();
-                node.now = NodeState::Leaf(value);
+                node.now = NodeState::Leaf(Cow::Borrowed(value));
                 StepKind::SetLeaf
             }
         };
@@ -81,6 +161,13 @@ impl Node<'_> {
             self.children.values_mut().for_each(Node::clear);
         }
         self.now = NodeState::Nothing;
+    }
+
+    /// The changes of elements of the present list.
+    pub(crate) fn present_changes(&self) -> impl Iterator<Item = &TraceChange> {
+        let n_steps = self.steps.len();
+        let changes = self.changes.iter();
+        changes.filter(move |change| change.n_steps == n_steps)
     }
 
     /// Adds all steps that set a value here or below.
