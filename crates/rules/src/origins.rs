@@ -161,7 +161,11 @@ impl Collector<'_> {
                 NodeState::Nothing => None,
                 NodeState::Leaf(value) => {
                     self.leaf(node, above);
-                    Some(value.clone().into_owned())
+                    Some((*value).clone())
+                }
+                NodeState::Changed(value) => {
+                    self.leaf(node, above);
+                    Some((**value).clone())
                 }
                 NodeState::Object => {
                     let within = self.object(&node.children, &node.ends(above));

@@ -1,6 +1,5 @@
 //! Traces an evaluation: at each place that ever had a value, what each rule did there.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
@@ -16,8 +15,8 @@ pub(crate) struct Node<'a> {
     pub(crate) now: NodeState<'a>,
     /// The actions of rules at exactly this place, oldest first.
     pub(crate) steps: Vec<TraceStep>,
-    /// The changes of elements, if this is or was a list, oldest first.
-    pub(crate) changes: Vec<TraceChange>,
+    /// The changes of elements, if there were any. Few nodes have some, and nodes are moved often.
+    changes: Option<Box<ListChanges>>,
     pub(crate) children: Children<'a>,
 }
 
@@ -25,9 +24,15 @@ pub(crate) struct Node<'a> {
 pub(crate) enum NodeState<'a> {
     #[default]
     Nothing,
-    Leaf(Cow<'a, Value>),
+    Leaf(&'a Value),
+    /// A list with changed elements.
+    Changed(Box<Value>),
     Object,
 }
+
+/// The changes of elements of a list, oldest first.
+#[derive(Default)]
+struct ListChanges(Vec<TraceChange>);
 
 /// A change of an element of a list.
 #[derive(Clone, Copy)]
@@ -108,24 +113,30 @@ fn change_element<'a>(
         Some(node) if is_list => node,
         Some(_) | None if change.makes_list() => {
             let node = children.entry(last).or_default();
-            node.now = NodeState::Leaf(Cow::Owned(change.new_list()));
+            node.now = NodeState::Changed(Box::new(change.new_list()));
             let did = StepKind::SetLeaf;
             node.steps.push(TraceStep { rule, did });
             node
         }
         Some(_) | None => return change.without_list().map(|_| ()),
     };
+    if let NodeState::Leaf(list) = node.now {
+        node.now = NodeState::Changed(Box::new(list.clone()));
+    }
     let has_changed = match &mut node.now {
-        NodeState::Leaf(list) => change.apply_to(list.to_mut())? || !is_list,
+        NodeState::Changed(list) => change.apply_to(list)? || !is_list,
+        NodeState::Leaf(_) => false,
         NodeState::Object | NodeState::Nothing => {
             change.apply_to(&mut Value::Object(Map::new()))?
         }
     };
     if has_changed {
-        node.changes.push(TraceChange {
+        let n_steps = node.steps.len();
+        let changes = node.changes.get_or_insert_default();
+        changes.0.push(TraceChange {
             rule,
             number,
-            n_steps: node.steps.len(),
+            n_steps,
         });
     }
     Ok(())
@@ -147,7 +158,7 @@ fn assign<'a>(target: &mut Children<'a>, values: &'a Map<String, Value>, rule: u
             }
             Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
                 node.clear();
-                node.now = NodeState::Leaf(Cow::Borrowed(value));
+                node.now = NodeState::Leaf(value);
                 StepKind::SetLeaf
             }
         };
@@ -163,10 +174,20 @@ impl Node<'_> {
         self.now = NodeState::Nothing;
     }
 
+    /// Whether it has a value other than an object.
+    pub(crate) fn is_leaf(&self) -> bool {
+        matches!(self.now, NodeState::Leaf(_) | NodeState::Changed(_))
+    }
+
+    /// The changes of elements, oldest first.
+    pub(crate) fn changes(&self) -> &[TraceChange] {
+        self.changes.as_ref().map_or(&[], |changes| &changes.0)
+    }
+
     /// The changes of elements of the present list.
     pub(crate) fn present_changes(&self) -> impl Iterator<Item = &TraceChange> {
         let n_steps = self.steps.len();
-        let changes = self.changes.iter();
+        let changes = self.changes().iter();
         changes.filter(move |change| change.n_steps == n_steps)
     }
 

@@ -79,14 +79,14 @@ impl Leaf<'_> {
             return; // A `null` at a place that no rule set.
         };
         if let Some((number, _)) = self.change {
-            let mut changes = node.changes.iter();
+            let mut changes = node.changes().iter();
             let made = changes.find(|change| change.rule == place && change.number == number);
             self.deleted |= made.is_some();
             self.has_effect |= match made {
                 None => !self.value.is_null(),
                 Some(made) => {
                     let is_last = made.n_steps == node.steps.len();
-                    is_last && matches!(node.now, NodeState::Leaf(_))
+                    is_last && node.is_leaf()
                 }
             };
             note(&node.steps, |_| true);
@@ -95,7 +95,7 @@ impl Leaf<'_> {
         }
         note(&node.steps, |_| true);
         self.by.extend(first.map(|rule| group[rule]));
-        let is_leaf = matches!(node.now, NodeState::Leaf(_));
+        let is_leaf = node.is_leaf();
         let own = node
             .steps
             .binary_search_by_key(&place, |step| step.rule)
