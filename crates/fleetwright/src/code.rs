@@ -46,7 +46,7 @@ pub(crate) use show::gist_of_new;
 pub(crate) use style::Style;
 
 /// The keys that come first in generated files, in this order.
-pub(crate) const KEYS_FIRST: [&str; 15] = [
+pub(crate) const KEYS_FIRST: [&str; 17] = [
     "owns",
     "workerConfigurationId",
     "workerPoolId",
@@ -59,7 +59,9 @@ pub(crate) const KEYS_FIRST: [&str; 15] = [
     "owner",
     "providerId",
     "workerTypes",
+    "sets",
     "conditions",
+    "references",
     "rules",
     "values",
 ];

@@ -74,6 +74,23 @@ pub enum Finding {
         /// JSON pointers inside its values.
         pointers: Vec<String>,
     },
+    /// No condition names the set.
+    UnusedSet {
+        /// The set.
+        name: String,
+    },
+    /// A pattern of a set matches no value of the conditions that name the set.
+    SetPatternMatchesNothing {
+        /// The pattern, as a JSON pointer inside the sets.
+        path: String,
+        /// The pattern.
+        pattern: String,
+    },
+    /// The rule has `references: true`, and no text of it has one.
+    NoReferences {
+        /// The rule.
+        rule_id: String,
+    },
     /// The rule has no values.
     Empty {
         /// The rule.
@@ -137,7 +154,7 @@ fn groups(set: &RuleSet, evaluations: &[Attributes]) -> Vec<Vec<usize>> {
 }
 
 impl Finding {
-    /// The rules of the finding, in their order.
+    /// The rules of the finding, in their order; none if it is about a set.
     pub fn rule_ids(&self) -> &[String] {
         match self {
             Self::NeverApplies { rule_id, .. }
@@ -146,7 +163,9 @@ impl Finding {
             | Self::DeadValues { rule_id, .. }
             | Self::DeadRule { rule_id, .. }
             | Self::DeletesNothing { rule_id, .. }
+            | Self::NoReferences { rule_id }
             | Self::Empty { rule_id } => std::slice::from_ref(rule_id),
+            Self::UnusedSet { .. } | Self::SetPatternMatchesNothing { .. } => &[],
             Self::Repeated { rule_ids }
             | Self::SameValues { rule_ids }
             | Self::CouldBeOne { rule_ids } => rule_ids,
@@ -166,8 +185,18 @@ impl Finding {
 
 impl fmt::Display for Finding {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}: ", IdList(self.rule_ids()))?;
+        if !self.rule_ids().is_empty() {
+            write!(formatter, "{}: ", IdList(self.rule_ids()))?;
+        }
         match self {
+            Self::UnusedSet { name } => write!(formatter, "sets: no condition names {name:?}"),
+            Self::SetPatternMatchesNothing { path, pattern } => write!(
+                formatter,
+                "sets: {path}: {pattern:?} matches no value of the conditions with this set"
+            ),
+            Self::NoReferences { .. } => {
+                formatter.write_str("has no ${…} in its texts: remove `references`")
+            }
             Self::NeverApplies { obstacles, .. } => {
                 formatter.write_str("never applies: no place has these conditions")?;
                 let shown = obstacles.iter().take(IdList::SHOWN);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use rules::{Attributes, Evaluator};
+use rules::{Attributes, EvaluationError, Evaluator};
 
 /// Maximum number of errors that are listed.
 const MAX_PROBLEMS: usize = 50;
@@ -132,14 +132,34 @@ impl Problems {
         });
     }
 
-    pub(super) fn add_rules(&mut self, wrong: &rules::Problems) {
+    /// Adds the errors of the rules or of the sets, which are at this pointer.
+    pub(super) fn add_rules(&mut self, at: &str, wrong: &rules::Problems) {
         for problem in wrong.list() {
             self.add(Problem {
-                pointer: format!("/rules{}", problem.path),
+                pointer: format!("{at}{}", problem.path),
                 message: problem.message.clone(),
                 rules: problem.rule_id.iter().cloned().collect(),
                 ..Problem::default()
             });
+        }
+    }
+
+    /// Adds the errors of an evaluation in the values of these keys. Other values are not used.
+    pub(super) fn add_evaluation(
+        &mut self,
+        attributes: &Attributes,
+        errors: &[EvaluationError],
+        is_used: impl Fn(&str) -> bool,
+    ) {
+        for error in errors {
+            let key = error.pointer.split('/').nth(1).unwrap_or_default();
+            if is_used(&key.replace("~1", "/").replace("~0", "~")) {
+                self.add(Problem {
+                    rules: vec![error.rule_id.clone()],
+                    ..Problem::at(&error.pointer, error.message.as_str())
+                        .with_attributes(attributes)
+                });
+            }
         }
     }
 

@@ -9,6 +9,7 @@ use super::*;
 
 mod bounds;
 mod edges;
+mod extended;
 mod regions;
 
 fn place(pairs: &[(&str, &str)]) -> Place {
@@ -109,7 +110,7 @@ fn the_example_of_rfc_124_compiles_to_two_pools_without_launches() {
     .into_iter()
     .collect();
     assert_eq!(
-        Value::Object((*compilation.evaluator().evaluate(&attributes)).clone()),
+        Value::Object(compilation.evaluator().evaluate(&attributes).values.clone()),
         json!({
             "scalingRatio": 1,
             "owner": "build-team@my-open-source-project.com",

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Finding, Obstacle};
 use crate::attributes::Attributes;
-use crate::conditions::{Conditions, Patterns};
+use crate::conditions::Conditions;
+use crate::patterns::{Alternative, Patterns};
 use crate::problem::{did_you_mean, push_token};
 use crate::rule::Rule;
 use crate::set::RuleSet;
@@ -25,6 +26,7 @@ pub(super) fn find(
         }
     }
     let applied: BTreeSet<usize> = groups.iter().flatten().copied().collect();
+    unmatched_sets(set, &values, findings);
     for (index, rule) in set.rules().iter().enumerate() {
         if !applied.contains(&index) {
             let (rule_id, obstacles) = (rule.id().to_owned(), obstacles(rule, evaluations));
@@ -100,19 +102,53 @@ fn unmatched_patterns(
     values: &BTreeSet<&str>,
     findings: &mut Vec<Finding>,
 ) {
-    let in_list = matches!(patterns, Patterns::AnyOf(_));
-    for (index, pattern) in patterns.as_slice().iter().enumerate() {
-        if values.iter().any(|value| pattern.matches(value)) {
+    for (index, alternative) in patterns.as_slice().iter().enumerate() {
+        if values.iter().any(|value| alternative.matches(value)) {
             continue;
         }
         let mut path = path.to_owned();
-        if in_list {
-            push_token(&mut path, &index.to_string());
+        for token in patterns.tokens(index) {
+            push_token(&mut path, &token);
         }
         findings.push(Finding::PatternMatchesNothing {
             rule_id: rule.id().to_owned(),
             path,
-            pattern: pattern.as_str().to_owned(),
+            pattern: match alternative {
+                Alternative::Pattern(pattern) => pattern.as_str().to_owned(),
+                Alternative::Set(set) => format!("set {}", set.name()),
+            },
         });
+    }
+}
+
+/// The patterns of named sets that match nothing under any condition with this set.
+fn unmatched_sets(set: &RuleSet, values: &Values<'_>, findings: &mut Vec<(usize, Finding)>) {
+    let mut conditions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    let rules = set.rules().iter();
+    for mapping in rules.flat_map(|rule| rule.conditions().mappings()) {
+        for (name, patterns) in mapping.iter() {
+            for used in patterns.set_names() {
+                conditions.entry(used).or_default().insert(name);
+            }
+        }
+    }
+    for (name, named) in set.sets().iter() {
+        let Some(conditions) = conditions.get(name) else {
+            continue;
+        };
+        for (index, pattern) in named.patterns().iter().enumerate() {
+            let values = conditions.iter().filter_map(|name| values.get(name));
+            if values.flatten().any(|value| pattern.matches(value)) {
+                continue;
+            }
+            let mut path = String::new();
+            push_token(&mut path, name);
+            push_token(&mut path, &index.to_string());
+            let finding = Finding::SetPatternMatchesNothing {
+                path,
+                pattern: pattern.as_str().to_owned(),
+            };
+            findings.push((set.rules().len(), finding));
+        }
     }
 }

@@ -114,23 +114,31 @@ impl Evaluation {
         self.subject.check()?;
         let presented = self.subject.presented();
         let evaluator = self.subject.evaluator()?;
-        self.show(&stream::reply(&evaluator, &presented), as_json);
-        Ok(())
+        self.show(&stream::reply(&evaluator, &presented), as_json)
     }
 
     pub(super) async fn run_remote(&self, session: &Session) -> Result<(), Failure> {
         self.subject.check()?;
         let reply = session.client.call(&self.subject.call(None)).await?;
-        self.show(&reply, session.json);
-        Ok(())
+        self.show(&reply, session.json)
     }
 
-    /// Prints the values; with `--origins --json`, the complete reply.
-    fn show(&self, reply: &Value, as_json: bool) {
+    /// Prints the values; with `--origins --json`, the complete reply. Fails if it has errors.
+    fn show(&self, reply: &Value, as_json: bool) -> Result<(), Failure> {
         match (self.origins, as_json) {
             (true, true) => output::json(reply),
             (true, false) => output::out(&with_origins(reply)),
             (false, _) => output::json(&reply["values"]),
+        }
+        let errors = reply[stream::EVALUATION_ERRORS].as_array();
+        let lines = errors.into_iter().flatten().map(|error| {
+            let text = |key: &str| error[key].as_str().unwrap_or_default();
+            let (rule, pointer, message) = (text("ruleId"), text("pointer"), text("message"));
+            format!("rule {rule:?}: {pointer}: {message}")
+        });
+        match lines.collect::<Vec<_>>().as_slice() {
+            [] => Ok(()),
+            lines => Err(Failure::failed(lines.join("\n"))),
         }
     }
 }
@@ -208,10 +216,15 @@ fn with_origins(reply: &Value) -> String {
     let rows = origins.into_iter().flatten().map(|(pointer, origin)| {
         let value = reply["values"].pointer(pointer).unwrap_or(&Value::Null);
         let rule = origin["ruleId"].as_str().unwrap_or_default();
+        let changers = origin["changedBy"].as_array().into_iter().flatten();
+        let changers = changers.filter_map(Value::as_str);
         vec![
             pointer.clone(),
             value.to_string(),
-            rule.to_owned(),
+            std::iter::once(rule)
+                .chain(changers)
+                .collect::<Vec<_>>()
+                .join(", "),
             earlier(&origin["overrode"]),
         ]
     });

@@ -1,6 +1,6 @@
 //! Reads files with one worker configuration, several, or only a list of rules.
 
-use rules::RuleSet;
+use rules::{Problems, RuleSet, Sets};
 use serde_json::Value;
 
 use crate::failure::Failure;
@@ -17,26 +17,31 @@ pub(super) struct Source {
 
 impl Source {
     pub(super) fn rules(&self) -> Result<RuleSet, Failure> {
+        let sets = self.document.get("sets").unwrap_or(&Value::Null);
+        let sets = Sets::parse(sets).map_err(|problems| self.failure("/sets", &problems))?;
         let (rules, below) = if self.document.is_array() {
             (&self.document, "")
         } else {
             (&self.document["rules"], "/rules")
         };
-        RuleSet::parse(rules).map_err(|problems| {
-            let lines = problems.list().iter().map(|error| {
-                let rule = error.rule_id.as_ref();
-                let rule = rule.map(|id| format!("rule {id:?}: ")).unwrap_or_default();
-                format!(
-                    "{}: {below}{}: {rule}{}",
-                    self.name, error.path, error.message
-                )
-            });
-            let mut lines: Vec<_> = lines.collect();
-            if problems.more() > 0 {
-                lines.push(format!("and {} more", problems.more()));
-            }
-            Failure::usage(lines.join("\n"))
-        })
+        RuleSet::parse_with(rules, sets).map_err(|problems| self.failure(below, &problems))
+    }
+
+    /// The errors, which are below this pointer.
+    fn failure(&self, below: &str, problems: &Problems) -> Failure {
+        let lines = problems.list().iter().map(|error| {
+            let rule = error.rule_id.as_ref();
+            let rule = rule.map(|id| format!("rule {id:?}: ")).unwrap_or_default();
+            format!(
+                "{}: {below}{}: {rule}{}",
+                self.name, error.path, error.message
+            )
+        });
+        let mut lines: Vec<_> = lines.collect();
+        if problems.more() > 0 {
+            lines.push(format!("and {} more", problems.more()));
+        }
+        Failure::usage(lines.join("\n"))
     }
 
     pub(super) fn id(&self) -> Option<&str> {

@@ -59,10 +59,11 @@ pub(crate) struct Reversion {
     consent: Consent,
 }
 
-const FIELDS: [&str; 6] = [
+const FIELDS: [&str; 7] = [
     "workerConfigurationId",
     "description",
     "workerTypes",
+    "sets",
     "rules",
     "launchConfigIds",
     "version",
