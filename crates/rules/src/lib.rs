@@ -33,7 +33,7 @@ pub use edit::{EditError, Position};
 pub use evaluator::Evaluator;
 pub use explain::{Action, Explanation, Step};
 pub use format::format;
-pub use lint::{Finding, IdList, Obstacle, lint, without_description};
+pub use lint::{Finding, IdList, Obstacle, lint, lint_without_evaluations, without_description};
 pub use origins::{Evaluation, Origin, Origins, OverriddenStep};
 pub use pattern::{BadPattern, Pattern};
 pub use problem::{Problem, Problems, did_you_mean};

@@ -4,8 +4,9 @@
 mod dead;
 mod duplicates;
 mod matching;
+mod shadowed;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 
 use serde::Serialize;
@@ -126,6 +127,21 @@ pub fn lint(set: &RuleSet, evaluations: &[Attributes]) -> Vec<Finding> {
     findings.into_iter().map(|(_, finding)| finding).collect()
 }
 
+/// Finds what can be found without the attributes of the evaluations: duplicates, values that a
+/// later rule always replaces, and patterns of conditions of which all values are `known`. Findings
+/// are ordered by their rules.
+pub fn lint_without_evaluations(
+    set: &RuleSet,
+    known: &BTreeMap<&str, BTreeSet<&str>>,
+) -> Vec<Finding> {
+    let mut findings: Vec<(usize, Finding)> = Vec::new();
+    duplicates::find(set, &mut findings);
+    shadowed::find(set, &mut findings);
+    matching::find_by_values(set, known, &mut findings);
+    findings.sort_by_key(|(rule, _)| *rule);
+    findings.into_iter().map(|(_, finding)| finding).collect()
+}
+
 /// The indices of the applying rules: each distinct list once, in the order of first use.
 fn groups(set: &RuleSet, evaluations: &[Attributes]) -> Vec<Vec<usize>> {
     let table = Table::new(set);
@@ -155,6 +171,21 @@ impl Finding {
 }
 
 impl Finding {
+    /// The place in the first rule, as a JSON pointer; empty for the rule itself.
+    pub fn path(&self) -> &str {
+        match self {
+            Self::UnknownName { path, .. } | Self::PatternMatchesNothing { path, .. } => path,
+            Self::NeverApplies { .. }
+            | Self::DeadValues { .. }
+            | Self::DeadRule { .. }
+            | Self::DeletesNothing { .. }
+            | Self::Empty { .. }
+            | Self::Repeated { .. }
+            | Self::SameValues { .. }
+            | Self::CouldBeOne { .. } => "",
+        }
+    }
+
     /// The conditions that stop a rule that never applies.
     pub fn obstacles(&self) -> &[Obstacle] {
         if let Self::NeverApplies { obstacles, .. } = self {

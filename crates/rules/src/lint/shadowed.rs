@@ -1,0 +1,130 @@
+//! Finds values that a later rule replaces wherever their rule applies, by the conditions of both
+//! alone: no evaluation has to be known.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+
+use super::Finding;
+use crate::conditions::{Conditions, Mapping, Patterns};
+use crate::pattern::Pattern;
+use crate::problem::push_token;
+use crate::set::RuleSet;
+
+/// Characters with a meaning in patterns.
+const SPECIAL: [char; 5] = ['*', '?', '[', '{', '\\'];
+
+pub(super) fn find(set: &RuleSet, findings: &mut Vec<(usize, Finding)>) {
+    let rules = set.rules();
+    for (index, rule) in rules.iter().enumerate() {
+        let later = rules.iter().enumerate().skip(index + 1);
+        let later = later.filter(|(_, other)| implies(rule.conditions(), other.conditions()));
+        let later: Vec<_> = later.collect();
+        if later.is_empty() || rule.values().is_empty() {
+            continue;
+        }
+        let (mut pointers, mut by, mut n_leaves) = (Vec::new(), BTreeSet::new(), 0_usize);
+        for_each_leaf(rule.values(), &mut Vec::new(), &mut |path, value| {
+            n_leaves += 1;
+            let replacing = later
+                .iter()
+                .find(|(_, other)| replaces(other.values(), path));
+            if let (Some((other, _)), false) = (replacing, value.is_object()) {
+                by.insert(*other);
+                pointers.push(pointer(path));
+            }
+        });
+        if pointers.is_empty() {
+            continue;
+        }
+        let rule_id = rule.id().to_owned();
+        let by = by
+            .into_iter()
+            .map(|other| rules[other].id().to_owned())
+            .collect();
+        let is_dead = pointers.len() == n_leaves;
+        findings.push((
+            index,
+            match is_dead {
+                true => Finding::DeadRule { rule_id, by },
+                false => Finding::DeadValues {
+                    rule_id,
+                    pointers,
+                    by,
+                },
+            },
+        ));
+    }
+}
+
+/// Whether a rule with the second conditions applies wherever one with the first does.
+fn implies(first: &Conditions, second: &Conditions) -> bool {
+    if *second == Conditions::Always {
+        return true;
+    }
+    let includes = |mapping: &Mapping| {
+        let mut others = second.mappings().iter();
+        others.any(|other| {
+            other.iter().all(|(name, patterns)| {
+                let narrower = mapping.get(name);
+                narrower.is_some_and(|narrower| covers(patterns, narrower))
+            })
+        })
+    };
+    match first {
+        Conditions::Always => includes(&Mapping::default()),
+        Conditions::All(_) | Conditions::AnyOf(_) => first.mappings().iter().all(includes),
+    }
+}
+
+/// Whether the patterns match all values that the narrower ones match.
+fn covers(patterns: &Patterns, narrower: &Patterns) -> bool {
+    narrower.as_slice().iter().all(|narrow| {
+        let is_literal = !narrow.as_str().contains(SPECIAL);
+        let covers = |pattern: &Pattern| {
+            pattern.as_str() == "*"
+                || pattern.as_str() == narrow.as_str()
+                || (is_literal && pattern.matches(narrow.as_str()))
+        };
+        patterns.as_slice().iter().any(covers)
+    })
+}
+
+/// Whether these values replace the value at the path, or replace or delete an object around it. If
+/// an object merges with it, or it alone is deleted, it may have had an effect: it ended an older
+/// object, or made the objects around it.
+fn replaces(values: &Map<String, Value>, path: &[&str]) -> bool {
+    let mut object = values;
+    for (depth, token) in path.iter().enumerate() {
+        match object.get(*token) {
+            None => return false,
+            Some(Value::Object(next)) => object = next,
+            Some(Value::Null) => return depth + 1 < path.len(),
+            Some(_) => return true,
+        }
+    }
+    false
+}
+
+fn for_each_leaf<'a>(
+    values: &'a Map<String, Value>,
+    path: &mut Vec<&'a str>,
+    visit: &mut impl FnMut(&[&'a str], &'a Value),
+) {
+    for (key, value) in values {
+        path.push(key);
+        match value.as_object() {
+            Some(values) if !values.is_empty() => for_each_leaf(values, path, visit),
+            Some(_) | None => visit(path, value),
+        }
+        path.pop();
+    }
+}
+
+fn pointer(path: &[&str]) -> String {
+    let mut pointer = String::new();
+    for token in path {
+        push_token(&mut pointer, token);
+    }
+    pointer
+}
