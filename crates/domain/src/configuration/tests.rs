@@ -360,7 +360,7 @@ fn each_error_names_its_pointer_and_rule() {
         ),
         (
             json!({"providers": {"ec3": {}}}),
-            "/providers/ec3: \"ec3\" is not a provider; the providers are: datacentre, ec2, other. Correct the name, or add the section [providers.ec3] to the configuration of the server (rule \"extra\")",
+            "/providers/ec3: \"ec3\" is not a provider, did you mean \"ec2\"? The providers are: datacentre, ec2, other. Correct the name, or add the section [providers.ec3] to the configuration of the server (`fleetwright config example` has some) (rule \"extra\")",
         ),
         (
             json!({"providers": {"broken": {}}}),

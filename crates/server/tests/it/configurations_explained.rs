@@ -118,7 +118,7 @@ on_sqlite_first!(
             (rule("x", Value::Null, json!({"owner": "nobody"})), "/owner"),
             (
                 rule("x", Value::Null, json!({"providers": {"nosuch": {}}})),
-                "\"nosuch\" is not a provider; the providers are: aws, azure, google, pausing, static",
+                "\"nosuch\" is not a provider. The providers are: aws, azure, google, pausing, static",
             ),
             (
                 rule("x", Value::Null, json!({"payloadSchema": {"type": "x"}})),
