@@ -38,6 +38,7 @@ mod strategy_client;
 #[cfg(test)]
 mod tests;
 mod vendor;
+mod vendor_keys;
 mod worker_creator;
 
 pub use aws::{AwsConfig, AwsProvider, BadAwsConfig};
@@ -85,4 +86,5 @@ pub use providers::{ProviderUnavailable, Providers};
 pub use region::Region;
 pub use static_provider::{StaticProvider, StaticSettings};
 pub use strategy_client::{AskError, StrategyClient, StrategyContext, StrategySettings};
+pub use vendor_keys::{KeyVendor, UnknownKey};
 pub use worker_creator::{WorkerCreator, WorkerOrder};
