@@ -70,7 +70,7 @@ impl Lines {
         self.nodes.get(*self.by_pointer.get(pointer)?)
     }
 
-    /// The line of the value at this pointer or, if it does not exist, of the nearest enclosing one.
+    /// The line of the value at this pointer or, if it does not exist, of the nearest around it.
     pub fn nearest(&self, pointer: &str) -> Option<usize> {
         let mut pointer = pointer;
         loop {
@@ -276,8 +276,15 @@ mod tests {
         let toml = "x = 1\n\n[[a]]\nb = [\n  1,\n  2,\n]\n\n[a.c]\nd = 1\n\n[[a]]\nb = 2\n";
         insta::assert_snapshot!(listed(toml, Format::Toml), @r"
         /x 1:1
-        /a 3:3
         /a/0 3:1
+        /a 3:3
+        /a/0/b 4:1
+        /a/0/b/0 5:3
+        /a/0/b/1 6:3
+        /a/0/c 9:4
+        /a/0/c/d 10:1
+        /a/1 12:1
+        /a/1/b 13:1
         ");
         assert_eq!(listed("a: [", Format::Yaml), "");
     }

@@ -21,6 +21,7 @@ mod results;
 mod rule;
 mod schema;
 mod set;
+mod shadowed;
 mod size;
 mod table;
 mod trace;

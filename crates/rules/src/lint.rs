@@ -4,7 +4,6 @@
 mod dead;
 mod duplicates;
 mod matching;
-mod shadowed;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
@@ -13,6 +12,7 @@ use serde::Serialize;
 
 use crate::attributes::Attributes;
 use crate::set::RuleSet;
+use crate::shadowed;
 use crate::table::Table;
 
 /// A likely error, or an unnecessary part. The rule set is valid all the same.
@@ -136,7 +136,20 @@ pub fn lint_without_evaluations(
 ) -> Vec<Finding> {
     let mut findings: Vec<(usize, Finding)> = Vec::new();
     duplicates::find(set, &mut findings);
-    shadowed::find(set, &mut findings);
+    let id = |rule: &usize| set.rules()[*rule].id().to_owned();
+    for shadowed in shadowed::find(set) {
+        let (rule_id, by) = (id(&shadowed.rule), shadowed.by.iter().map(id).collect());
+        let pointers = shadowed.pointers;
+        let finding = match shadowed.is_complete {
+            true => Finding::DeadRule { rule_id, by },
+            false => Finding::DeadValues {
+                rule_id,
+                pointers,
+                by,
+            },
+        };
+        findings.push((shadowed.rule, finding));
+    }
     matching::find_by_values(set, known, &mut findings);
     findings.sort_by_key(|(rule, _)| *rule);
     findings.into_iter().map(|(_, finding)| finding).collect()

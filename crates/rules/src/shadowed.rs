@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::Finding;
 use crate::conditions::{Conditions, Mapping, Patterns};
 use crate::pattern::Pattern;
 use crate::problem::push_token;
@@ -14,7 +13,18 @@ use crate::set::RuleSet;
 /// Characters with a meaning in patterns.
 const SPECIAL: [char; 5] = ['*', '?', '[', '{', '\\'];
 
-pub(super) fn find(set: &RuleSet, findings: &mut Vec<(usize, Finding)>) {
+/// The values of a rule that later rules replace.
+pub(super) struct Shadowed {
+    pub(super) rule: usize,
+    pub(super) pointers: Vec<String>,
+    /// The later rules.
+    pub(super) by: Vec<usize>,
+    /// Whether the rule has no other values.
+    pub(super) is_complete: bool,
+}
+
+pub(super) fn find(set: &RuleSet) -> Vec<Shadowed> {
+    let mut found = Vec::new();
     let rules = set.rules();
     for (index, rule) in rules.iter().enumerate() {
         let later = rules.iter().enumerate().skip(index + 1);
@@ -34,27 +44,16 @@ pub(super) fn find(set: &RuleSet, findings: &mut Vec<(usize, Finding)>) {
                 pointers.push(pointer(path));
             }
         });
-        if pointers.is_empty() {
-            continue;
+        if !pointers.is_empty() {
+            found.push(Shadowed {
+                rule: index,
+                is_complete: pointers.len() == n_leaves,
+                pointers,
+                by: by.into_iter().collect(),
+            });
         }
-        let rule_id = rule.id().to_owned();
-        let by = by
-            .into_iter()
-            .map(|other| rules[other].id().to_owned())
-            .collect();
-        let is_dead = pointers.len() == n_leaves;
-        findings.push((
-            index,
-            match is_dead {
-                true => Finding::DeadRule { rule_id, by },
-                false => Finding::DeadValues {
-                    rule_id,
-                    pointers,
-                    by,
-                },
-            },
-        ));
     }
+    found
 }
 
 /// Whether a rule with the second conditions applies wherever one with the first does.
