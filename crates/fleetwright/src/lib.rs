@@ -14,11 +14,13 @@ mod failure;
 #[cfg(feature = "import")]
 mod import;
 mod input;
+mod launch_config_keys;
 mod machine;
 mod misspelt;
 mod normal_pool;
 mod output;
 mod owner_file;
+mod rule_lines;
 mod session;
 
 use std::process::ExitCode;
