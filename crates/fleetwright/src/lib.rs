@@ -16,6 +16,7 @@ mod import;
 mod input;
 mod launch_config_keys;
 mod machine;
+mod mcp;
 mod misspelt;
 mod normal_pool;
 mod output;
