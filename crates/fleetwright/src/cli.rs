@@ -30,7 +30,7 @@ use crate::commands::{
 use crate::failure::{EXIT_CODES, Exit, Failure};
 use crate::help::with_help;
 use crate::session::Session;
-use crate::{code, machine, output, watching};
+use crate::{code, machine, mcp, output, watching};
 
 /// Scale fleets of CI workers, and schedule their tasks.
 #[derive(Parser, Debug)]
@@ -235,6 +235,11 @@ enum Command {
     /// Shows the plan and asks for confirmation. Changes that others make in the meantime are not
     /// overwritten.
     Apply(code::Applying),
+    /// Let an assistant read the fleet, over the Model Context Protocol
+    ///
+    /// Serves the protocol on standard input and output, with the credentials of all client
+    /// commands. Its tools read and preview; none changes anything. See docs/mcp.md.
+    Mcp(mcp::Arguments),
     /// Import from a Taskcluster deployment or a Nodepool
     #[cfg(feature = "import")]
     #[command(subcommand)]
@@ -382,10 +387,7 @@ impl Cli {
             Command::Completions { shell } => completions::print(shell),
             Command::Man { folder } => completions::write_pages(&folder, command()),
             Command::Pool(verb) => common.ask(verb, pool::run),
-            Command::Rules(verb) => match verb.run_local(common.json) {
-                Some(done) => done,
-                None => common.ask(verb, rules::run),
-            },
+            Command::Rules(verb) => common.rules(verb),
             Command::Image(verb) => common.ask(verb, image::run),
             Command::LaunchConfig(verb) => common.ask(verb, launch_config::run),
             Command::Documentation(documentation::Verb::Check(arguments)) => {
@@ -415,6 +417,7 @@ impl Cli {
             Command::Secret(verb) => common.ask(verb, secret::run),
             Command::Audit(verb) => common.ask(verb, audit::run),
             Command::Plan(arguments) => common.ask(arguments, code::plan),
+            Command::Mcp(arguments) => common.ask(arguments, mcp::run),
             Command::Apply(arguments) => common.ask(arguments, code::apply),
             #[cfg(feature = "import")]
             Command::Import(verb) => common.import(verb),
@@ -456,6 +459,13 @@ impl Common {
                 asking(import::rules::run(&arguments, self.json, verbose))
             }
             import::Verb::Nodepool(arguments) => import::nodepool::run(&arguments, self.json),
+        }
+    }
+
+    fn rules(self, verb: rules::Verb) -> Result<(), Failure> {
+        match verb.run_local(self.json) {
+            Some(done) => done,
+            None => self.ask(verb, rules::run),
         }
     }
 

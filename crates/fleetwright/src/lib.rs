@@ -15,12 +15,15 @@ mod help;
 #[cfg(feature = "import")]
 mod import;
 mod input;
+mod launch_config_keys;
 mod machine;
+mod mcp;
 mod misspelt;
 mod monitoring;
 mod normal_pool;
 mod output;
 mod owner_file;
+mod rule_lines;
 mod session;
 mod watching;
 

@@ -5,13 +5,14 @@ mod dead;
 mod duplicates;
 mod matching;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 
 use serde::Serialize;
 
 use crate::attributes::Attributes;
 use crate::set::RuleSet;
+use crate::shadowed;
 use crate::table::Table;
 
 /// A likely error, or an unnecessary part. The rule set is valid all the same.
@@ -143,6 +144,34 @@ pub fn lint(set: &RuleSet, evaluations: &[Attributes]) -> Vec<Finding> {
     findings.into_iter().map(|(_, finding)| finding).collect()
 }
 
+/// Finds what can be found without the attributes of the evaluations: duplicates, values that a
+/// later rule always replaces, and patterns of conditions of which all values are `known`. Findings
+/// are ordered by their rules.
+pub fn lint_without_evaluations(
+    set: &RuleSet,
+    known: &BTreeMap<&str, BTreeSet<&str>>,
+) -> Vec<Finding> {
+    let mut findings: Vec<(usize, Finding)> = Vec::new();
+    duplicates::find(set, &mut findings);
+    let id = |rule: &usize| set.rules()[*rule].id().to_owned();
+    for shadowed in shadowed::find(set) {
+        let (rule_id, by) = (id(&shadowed.rule), shadowed.by.iter().map(id).collect());
+        let pointers = shadowed.pointers;
+        let finding = match shadowed.is_complete {
+            true => Finding::DeadRule { rule_id, by },
+            false => Finding::DeadValues {
+                rule_id,
+                pointers,
+                by,
+            },
+        };
+        findings.push((shadowed.rule, finding));
+    }
+    matching::find_by_values(set, known, &mut findings);
+    findings.sort_by_key(|(rule, _)| *rule);
+    findings.into_iter().map(|(_, finding)| finding).collect()
+}
+
 /// The indices of the applying rules: each distinct list once, in the order of first use.
 fn groups(set: &RuleSet, evaluations: &[Attributes]) -> Vec<Vec<usize>> {
     let table = Table::new(set);
@@ -174,6 +203,21 @@ impl Finding {
 }
 
 impl Finding {
+    /// The place in the first rule, as a JSON pointer; empty for the rule itself.
+    pub fn path(&self) -> &str {
+        match self {
+            Self::UnknownName { path, .. } | Self::PatternMatchesNothing { path, .. } => path,
+            Self::NeverApplies { .. }
+            | Self::DeadValues { .. }
+            | Self::DeadRule { .. }
+            | Self::DeletesNothing { .. }
+            | Self::Empty { .. }
+            | Self::Repeated { .. }
+            | Self::SameValues { .. }
+            | Self::CouldBeOne { .. } => "",
+        }
+    }
+
     /// The conditions that stop a rule that never applies.
     pub fn obstacles(&self) -> &[Obstacle] {
         if let Self::NeverApplies { obstacles, .. } = self {

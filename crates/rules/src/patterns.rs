@@ -200,6 +200,14 @@ impl Alternative {
         }
     }
 
+    /// Its pattern, or those of the set.
+    pub(crate) fn patterns(&self) -> &[Pattern] {
+        match self {
+            Self::Pattern(pattern) => std::slice::from_ref(pattern),
+            Self::Set(set) => set.content.as_ref().map_or(&[], NamedSet::patterns),
+        }
+    }
+
     /// Its pattern, unless it is a set.
     pub fn as_pattern(&self) -> Option<&Pattern> {
         match self {

@@ -39,12 +39,20 @@ impl Problem {
         }
     }
 
-    /// Whether the other is the same error, by the same rules, in another evaluation.
+    /// Whether the other is the same error in another evaluation.
     fn is_like(&self, other: &Self) -> bool {
         self.attributes.is_some()
             && other.attributes.is_some()
-            && (&self.pointer, &self.message, &self.rules)
-                == (&other.pointer, &other.message, &other.rules)
+            && (&self.pointer, &self.message) == (&other.pointer, &other.message)
+    }
+
+    /// Counts the same error in another evaluation. The rules that both have in common cause it,
+    /// if there are any.
+    fn join(&mut self, other: &Self) {
+        self.n_similar += 1;
+        if self.rules.iter().any(|rule| other.rules.contains(rule)) {
+            self.rules.retain(|rule| other.rules.contains(rule));
+        }
     }
 
     pub(super) fn with_attributes(mut self, attributes: &Attributes) -> Self {
@@ -77,7 +85,7 @@ impl fmt::Display for Problem {
 impl Problems {
     pub fn add(&mut self, problem: Problem) {
         if let Some(known) = self.listed.iter_mut().find(|known| known.is_like(&problem)) {
-            known.n_similar += 1;
+            known.join(&problem);
             return;
         }
         match self.listed.len() < MAX_PROBLEMS {
@@ -182,8 +190,13 @@ impl Problems {
         self.listed.iter()
     }
 
-    /// `Ok` if there are no errors.
-    pub(crate) fn into_result(self) -> Result<(), Self> {
+    /// `Ok` if there are no errors. Others may follow from missing providers, and are left out if
+    /// there are any.
+    pub(crate) fn into_result(mut self) -> Result<(), Self> {
+        if self.n_missing_providers > 0 {
+            self.listed.truncate(self.n_missing_providers);
+            self.n_more = 0;
+        }
         match self.is_empty() {
             true => Ok(()),
             false => Err(self),

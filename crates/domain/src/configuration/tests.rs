@@ -361,7 +361,7 @@ fn each_error_names_its_pointer_and_rule() {
         ),
         (
             json!({"providers": {"ec3": {}}}),
-            "/providers/ec3: \"ec3\" is not a provider; the providers are: datacentre, ec2, other. Correct the name, or add the section [providers.ec3] to the configuration of the server (rule \"extra\")",
+            "/providers/ec3: \"ec3\" is not a provider, did you mean \"ec2\"? The providers are: datacentre, ec2, other. Correct the name, or add the section [providers.ec3] to the configuration of the server (`fleetwright config example` has some) (rule \"extra\")",
         ),
         (
             json!({"providers": {"broken": {}}}),
@@ -504,9 +504,10 @@ fn a_missing_provider_is_reported_once_and_nothing_that_follows_from_it() {
     let told = compile(&["a", "b", "c"], &rules).unwrap_err().to_string();
     assert_eq!(
         told,
-        "with workerType=a and 2 more: /providers/nowhere: \"nowhere\" is not a provider; the \
+        "with workerType=a and 2 more: /providers/nowhere: \"nowhere\" is not a provider. The \
          providers are: datacentre, ec2, other. Correct the name, or add the section \
-         [providers.nowhere] to the configuration of the server (rule \"a\")"
+         [providers.nowhere] to the configuration of the server (`fleetwright config example` has \
+         some) (rule \"a\")"
     );
 }
 

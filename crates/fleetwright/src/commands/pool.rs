@@ -14,6 +14,7 @@ use super::{Confirmed, Limit, Session, error, name, pool_defaults, runs, status}
 use crate::client::{Call, FLEETWRIGHT, WORKER_MANAGER};
 use crate::code::Kind;
 use crate::failure::Failure;
+use crate::launch_config_keys::warn_of_pool;
 use crate::output::{self, Column};
 
 #[derive(Subcommand, Debug)]
@@ -285,6 +286,7 @@ async fn finish(done: &str, pool: &str, call: &Call, session: &Session) -> Resul
         &reply,
         &format!("{done} pool {pool} with provider {provider}"),
     );
+    warn_of_pool(&reply, &session.client).await;
     Ok(())
 }
 

@@ -10,6 +10,7 @@ mod client;
 mod code;
 mod code_images;
 mod code_plan;
+mod code_plan_size;
 mod command_blocks;
 mod configuration;
 mod costs;

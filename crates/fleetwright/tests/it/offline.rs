@@ -286,7 +286,7 @@ fn a_broken_link_hides_no_other_error() {
     assert_eq!(done.code, 2, "{}", done.err);
     for part in [
         "link.yaml: is a link to a file that does not exist",
-        "wrong.json: /roles: must be a list",
+        "wrong.json:1: /roles: must be a list",
         "/no/such/file does not exist",
         "hint: files whose names begin with a dot are skipped",
     ] {

@@ -37,6 +37,38 @@ pub(super) fn find(
     }
 }
 
+/// Finds patterns that match none of the known values of their condition, and rules that never
+/// apply because of them.
+pub(super) fn find_by_values(
+    set: &RuleSet,
+    known: &Values<'_>,
+    findings: &mut Vec<(usize, Finding)>,
+) {
+    for (index, rule) in set.rules().iter().enumerate() {
+        let mappings = rule.conditions().mappings();
+        let never = mappings.iter().filter(|mapping| {
+            mapping.iter().any(|(name, patterns)| {
+                let values = known.get(name);
+                values.is_some_and(|values| !values.iter().any(|it| patterns.match_value(it)))
+            })
+        });
+        if !mappings.is_empty() && never.count() == mappings.len() {
+            let (rule_id, obstacles) = (rule.id().to_owned(), Vec::new());
+            findings.push((index, Finding::NeverApplies { rule_id, obstacles }));
+        }
+        for (at, mapping) in mappings.iter().enumerate() {
+            for (name, patterns) in mapping.iter() {
+                if let Some(values) = known.get(name) {
+                    let path = condition_path(rule, at, name);
+                    let mut found = Vec::new();
+                    unmatched_patterns(rule, &path, patterns, values, &mut found);
+                    findings.extend(found.into_iter().map(|finding| (index, finding)));
+                }
+            }
+        }
+    }
+}
+
 /// The conditions of a rule that never applies without which it would: those that alone did not
 /// match in an evaluation.
 fn obstacles(rule: &Rule, evaluations: &[Attributes]) -> Vec<Obstacle> {
