@@ -39,6 +39,7 @@ mod taskcluster_record;
 #[cfg(test)]
 mod tests;
 mod vendor;
+mod vendor_keys;
 mod worker_creator;
 
 pub use aws::{AwsConfig, AwsProvider, BadAwsConfig};
@@ -87,4 +88,5 @@ pub use region::Region;
 pub use static_provider::{StaticProvider, StaticSettings};
 pub use strategy_client::{AskError, StrategyClient, StrategyContext, StrategySettings};
 pub use taskcluster_record::{Record, Severity, TARGET};
+pub use vendor_keys::{KeyVendor, UnknownKey};
 pub use worker_creator::{WorkerCreator, WorkerOrder};

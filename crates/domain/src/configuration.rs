@@ -23,7 +23,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use rules::{Attributes, Evaluator, Rule, RuleSet};
+use rules::{Attributes, Evaluator, Rule, RuleSet, Sets};
 use serde_json::{Map, Value, json};
 
 pub use self::adoption::{StoredPool, WantedPool, adoption};
@@ -51,10 +51,11 @@ const PROVISIONER: &str = "worker-manager/";
 pub const MAX_WORKER_TYPES: usize = 2_000;
 /// Characters.
 const MAX_DESCRIPTION: usize = 10_240;
-const KEYS: [&str; 5] = [
+const KEYS: [&str; 6] = [
     "workerConfigurationId",
     "description",
     "workerTypes",
+    "sets",
     "rules",
     "launchConfigIds",
 ];
@@ -132,8 +133,14 @@ impl Configuration {
         let description = description(document, &mut problems);
         let worker_types = worker_types(document, &mut problems);
         let none = Value::Null;
-        let rules = RuleSet::parse(document.get("rules").unwrap_or(&none));
-        let rules = rules.map_err(|wrong| problems.add_rules(&wrong));
+        let rules = match Sets::parse(document.get("sets").unwrap_or(&none)) {
+            Ok(sets) => RuleSet::parse_with(document.get("rules").unwrap_or(&none), sets)
+                .map_err(|wrong| problems.add_rules("/rules", &wrong)),
+            Err(wrong) => {
+                problems.add_rules("/sets", &wrong);
+                Err(())
+            }
+        };
         let launch_config_ids = GivenIds::read(document.get("launchConfigIds"), &mut problems);
         match rules {
             Ok(rules) if problems.is_empty() => Ok(Self {
@@ -165,6 +172,9 @@ impl Configuration {
             "workerTypes": worker_types,
             "rules": self.rules.to_value(),
         });
+        if !self.rules.sets().is_empty() {
+            document["sets"] = self.rules.sets().to_value();
+        }
         if let Some(ids) = self.launch_config_ids.to_value() {
             document["launchConfigIds"] = ids;
         }
@@ -174,14 +184,23 @@ impl Configuration {
 
 /// Every provider that one of these rules opts in to.
 pub fn named_providers<'a>(rules: impl IntoIterator<Item = &'a Rule>) -> BTreeSet<String> {
-    let named = rules
-        .into_iter()
-        .filter_map(|rule| match rule.values().get("providers") {
-            Some(Value::Object(named)) => Some(named),
-            Some(_) | None => None,
-        });
-    let opted = named.flatten().filter(|(_, options)| !options.is_null());
-    opted.map(|(id, _)| id.clone()).collect()
+    let mut providers = BTreeSet::new();
+    for rule in rules {
+        if let Some(Value::Object(named)) = rule.values().get("providers") {
+            let opted = named.iter().filter(|(_, options)| !options.is_null());
+            providers.extend(opted.map(|(id, _)| id.clone()));
+        }
+        providers.extend(providers_in_elements(rule));
+    }
+    providers
+}
+
+/// The providers in whose options a rule changes elements of lists.
+pub fn providers_in_elements(rule: &Rule) -> impl Iterator<Item = String> {
+    rule.elements().source().keys().filter_map(|path| {
+        let (id, _) = path.strip_prefix("/providers/")?.split_once('/')?;
+        Some(id.replace("~1", "/").replace("~0", "~"))
+    })
 }
 
 fn description(document: &Map<String, Value>, problems: &mut Problems) -> String {

@@ -8,6 +8,7 @@ mod error;
 mod payloads;
 mod plan_edit;
 mod provider_catalog;
+mod refusals;
 mod schema_cache;
 mod schema_check;
 mod validate_pools;

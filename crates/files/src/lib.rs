@@ -5,7 +5,9 @@
 mod error;
 mod find;
 mod json;
+mod lines;
 mod place;
+mod pointer;
 mod rounded;
 mod scalar;
 mod toml;
@@ -20,8 +22,9 @@ use serde_json::Value;
 
 pub use error::FileError;
 pub use find::{Found, find};
+pub use lines::{Lines, Node};
 pub use place::Problem;
-pub use write::{ordered, to_yaml};
+pub use write::{ordered, to_yaml, to_yaml_in_blocks};
 
 /// Larger files are made by programs, which can divide them.
 pub const MAX_BYTES: u64 = 16 << 20;

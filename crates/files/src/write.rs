@@ -1,7 +1,10 @@
 //! Values as YAML for people: important keys first, small values on one line.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
+use super::pointer::below;
 use super::scalar;
 
 /// A value that fits into this many columns is written on one line.
@@ -12,10 +15,16 @@ const MAX_SIMPLE_KEY: usize = 900;
 /// Writes a document. In every mapping, the keys in `first` come first, in that order, then the
 /// others by name.
 pub fn to_yaml(value: &Value, first: &[&str]) -> String {
-    let writer = Writer { first };
+    to_yaml_in_blocks(value, first, &BTreeSet::new())
+}
+
+/// The same, with the mappings and lists at these JSON pointers never on one line: their parts have
+/// comments.
+pub fn to_yaml_in_blocks(value: &Value, first: &[&str], blocks: &BTreeSet<String>) -> String {
+    let writer = Writer { first, blocks };
     let mut text = String::new();
     match Block::of(value) {
-        Some(block) => writer.block(&mut text, block, 0),
+        Some(block) => writer.block(&mut text, block, 0, ""),
         None => text = format!("{}\n", writer.flow(value)),
     }
     text
@@ -23,6 +32,7 @@ pub fn to_yaml(value: &Value, first: &[&str]) -> String {
 
 struct Writer<'a> {
     first: &'a [&'a str],
+    blocks: &'a BTreeSet<String>,
 }
 
 enum Block<'a> {
@@ -43,7 +53,7 @@ impl<'a> Block<'a> {
 
 impl Writer<'_> {
     /// The lines of a mapping; the first is appended to the current line.
-    fn mapping(&self, out: &mut String, fields: &Map<String, Value>, indent: usize) {
+    fn mapping(&self, out: &mut String, fields: &Map<String, Value>, indent: usize, pointer: &str) {
         for (position, (name, value)) in ordered(fields, self.first).into_iter().enumerate() {
             let margin = " ".repeat(indent);
             if position > 0 {
@@ -55,17 +65,18 @@ impl Writer<'_> {
                 out.push_str(&scalar::text(name));
             }
             out.push(':');
-            match self.as_block(value, column(out)) {
+            let pointer = below(pointer, name);
+            match self.as_block(value, column(out), &pointer) {
                 None => self.on_this_line(out, value, indent),
                 Some(block) => {
                     out.push_str(&format!("\n{margin}  "));
-                    self.block(out, block, indent + 2);
+                    self.block(out, block, indent + 2, &pointer);
                 }
             }
         }
     }
 
-    fn sequence(&self, out: &mut String, items: &[Value], indent: usize) {
+    fn sequence(&self, out: &mut String, items: &[Value], indent: usize, pointer: &str) {
         for (position, item) in items.iter().enumerate() {
             if position > 0 {
                 out.push_str(&" ".repeat(indent));
@@ -77,27 +88,28 @@ impl Writer<'_> {
             } else {
                 column(out)
             };
-            match self.as_block(item, column) {
+            let pointer = format!("{pointer}/{position}");
+            match self.as_block(item, column, &pointer) {
                 None => self.on_this_line(out, item, indent),
                 Some(block) => {
                     out.push(' ');
-                    self.block(out, block, indent + 2);
+                    self.block(out, block, indent + 2, &pointer);
                 }
             }
         }
     }
 
-    fn block(&self, out: &mut String, block: Block<'_>, indent: usize) {
+    fn block(&self, out: &mut String, block: Block<'_>, indent: usize, pointer: &str) {
         match block {
-            Block::Mapping(fields) => self.mapping(out, fields, indent),
-            Block::Sequence(items) => self.sequence(out, items, indent),
+            Block::Mapping(fields) => self.mapping(out, fields, indent, pointer),
+            Block::Sequence(items) => self.sequence(out, items, indent, pointer),
         }
     }
 
     /// The value as a block, if it does not fit on the line.
-    fn as_block<'a>(&self, value: &'a Value, column: usize) -> Option<Block<'a>> {
+    fn as_block<'a>(&self, value: &'a Value, column: usize, pointer: &str) -> Option<Block<'a>> {
         let block = Block::of(value)?;
-        let is_small = !has_lines(value) && {
+        let is_small = !self.blocks.contains(pointer) && !has_lines(value) && {
             let flow = self.flow(value);
             column + 1 + flow.chars().count() <= WIDTH
         };

@@ -1,5 +1,6 @@
 //! YAML 1.2 as values, without the surprises of older versions, and with limits on aliases.
 
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::options::{DuplicateKeyPolicy, MergeKeyPolicy, NonFiniteFloatPolicy};
@@ -30,6 +31,11 @@ impl Limits {
 
 pub(super) fn parse(text: &str) -> Result<Value, Problem> {
     parse_within(text, Limits::USUAL)
+}
+
+/// Reads a text into another type; `None` if it is not valid.
+pub(super) fn from_str<T: DeserializeOwned>(text: &str) -> Option<T> {
+    from_str_with_options(text, options(Limits::USUAL)).ok()
 }
 
 fn parse_within(text: &str, limits: Limits) -> Result<Value, Problem> {

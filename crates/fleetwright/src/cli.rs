@@ -8,27 +8,29 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::error::{ContextKind, ContextValue};
-use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use clap_complete::Shell;
+use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap_complete::{CompleteEnv, Shell};
 use domain::configuration::CONFIG_KEYS;
 
 use tokio::runtime::Builder;
 
 use crate::api_help::with_api_texts;
 use crate::client::Flags;
+use crate::commands::complete::with_ids;
 #[cfg(not(all(feature = "import", feature = "simulate")))]
 use crate::commands::left_out;
 use crate::commands::relay::RelayCommand;
 use crate::commands::run_worker::WorkerCommand;
 use crate::commands::{
-    audit, budget, builder, client, completions, config, cost, demo, doctor, documentation, error,
-    event, explain, health, image, keys, launch_config, migrate, open, overrides, pool, process,
-    provider, queue, relay, role, rules, run_worker, scope, secret, series, serve, startup, status,
-    task, tree, up, version, wait, worker,
+    audit, budget, builder, client, completions, config, cost, demo, doctor, documentation, down,
+    error, event, explain, health, image, keys, launch_config, migrate, open, overrides, pool,
+    process, provider, queue, relay, role, rules, run_worker, scope, secret, series, serve,
+    startup, status, task, tree, up, version, wait, worker,
 };
 use crate::failure::{EXIT_CODES, Exit, Failure};
+use crate::help::with_help;
 use crate::session::Session;
-use crate::{code, output};
+use crate::{code, machine, mcp, output, watching};
 
 /// Scale fleets of CI workers, and schedule their tasks.
 #[derive(Parser, Debug)]
@@ -46,7 +48,8 @@ Client commands find their server and credentials in this order:
   environment  TASKCLUSTER_ROOT_URL, TASKCLUSTER_CLIENT_ID, TASKCLUSTER_ACCESS_TOKEN,
                TASKCLUSTER_CERTIFICATE, FLEETWRIGHT_PROFILE
   file         ~/.config/fleetwright/config.toml: root_url, client_id, access_token or
-               access_token_file, and the same under [profiles.NAME]";
+               access_token_file, and the same under [profiles.NAME]
+  this machine the server of `fleetwright up`, with its owner's credentials";
 
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Global options")]
@@ -68,7 +71,7 @@ struct Common {
     verbose: bool,
 }
 
-/// Reports about all pools.
+/// Reports about all pools, and other views.
 #[derive(Subcommand, Debug)]
 enum Report {
     /// Show how long tasks waited, and for which causes
@@ -87,10 +90,16 @@ enum Report {
     /// The steps: a process asked the provider for the machine, the provider made it, it
     /// registered, it first asked for work. Machines of pools that the caller may explain count.
     Startup(startup::Arguments),
-    /// Show whether all is well: what is wrong now, and what to do about it
+    /// Show whether all is well: problems first, then the fleet on one screen
     ///
-    /// The exit code is 1 if something is ill. docs/history.md has all kinds of problems.
+    /// With --check, the exit code is 1 if a problem is ill. docs/history.md has all kinds of
+    /// problems.
     Status(status::Arguments),
+    /// Show the state of the fleet again and again
+    ///
+    /// Keys sort and filter the pools, and explain one. Without a terminal, prints one screen after
+    /// another.
+    Top(status::TopArguments),
     /// Show waiting tasks, capacity, launches and cost over time
     ///
     /// Of all pools, of a pool, or of a launch config. Times that no server recorded are named.
@@ -100,6 +109,15 @@ enum Report {
     /// Sums up what machines cost, with those that run now, and orders them by what they waste. A
     /// run that completed or failed by itself is useful. docs/costs.md has all rules.
     Cost(cost::Arguments),
+    /// Show the log of a task, as `task log` does
+    Logs(task::LogArguments),
+    /// Show events, as `event tail` does
+    Events(event::Tail),
+    /// Open the pages of the server in a browser, signed in
+    ///
+    /// Makes a link that signs one browser in, once, with your credentials. Without a desktop, it
+    /// only prints the link.
+    Open(open::Arguments),
 }
 
 #[derive(Subcommand, Debug)]
@@ -109,6 +127,10 @@ enum Command {
     /// The first start creates the data folder, a key and the owner's credentials. Later starts
     /// reuse them.
     Up(up::Arguments),
+    /// End the server that `up` started, and wait until it has ended
+    ///
+    /// Worker processes go on, and `fleetwright up` takes them over again.
+    Down(down::Arguments),
     /// Run a server with a made-up fleet that works, to look at
     ///
     /// Three fake clouds with a week of history, and pools that are busy, waiting, out of quota, or
@@ -171,11 +193,6 @@ enum Command {
     /// Show events
     #[command(subcommand)]
     Event(event::Verb),
-    /// Open the pages of the server in a browser, signed in
-    ///
-    /// Makes a link that signs one browser in, once, with your credentials. Without a desktop, it
-    /// only prints the link.
-    Open(open::Arguments),
     /// List the processes of the deployment
     #[command(subcommand)]
     Process(process::Verb),
@@ -218,6 +235,11 @@ enum Command {
     /// Shows the plan and asks for confirmation. Changes that others make in the meantime are not
     /// overwritten.
     Apply(code::Applying),
+    /// Let an assistant read the fleet, over the Model Context Protocol
+    ///
+    /// Serves the protocol on standard input and output, with the credentials of all client
+    /// commands. Its tools read and preview; none changes anything. See docs/mcp.md.
+    Mcp(mcp::Arguments),
     /// Import from a Taskcluster deployment or a Nodepool
     #[cfg(feature = "import")]
     #[command(subcommand)]
@@ -236,7 +258,10 @@ enum Command {
     Simulate(left_out::Arguments),
     /// Print the version
     Version,
-    /// Print shell completions
+    /// Print shell completions, which also complete pools, tasks, images and other ids
+    ///
+    /// Ids are those of the server that commands find without flags. Write the output into the file
+    /// where your shell looks for completions, and start a new shell.
     Completions {
         /// The shell
         #[arg(value_parser = PossibleValuesParser::new(["bash", "zsh", "fish"])
@@ -252,14 +277,36 @@ enum Command {
 }
 
 pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    // The shell asks, and this ends the program.
+    CompleteEnv::with_factory(|| with_ids(command()))
+        .var(completions::VARIABLE)
+        .complete();
     let parsed = command()
         .try_get_matches_from(arguments)
-        .and_then(|matches| Cli::from_arg_matches(&matches));
-    let cli = match parsed {
-        Ok(cli) => cli,
+        .and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
+    let (cli, matches) = match parsed {
+        Ok(parsed) => parsed,
         Err(error) => return print_parse_error(error),
     };
+    if watching::is_wanted(&matches) {
+        return finish(watch(&matches));
+    }
     finish(cli.run())
+}
+
+/// Runs the command of these arguments again and again.
+fn watch(matches: &ArgMatches) -> Result<(), Failure> {
+    let again = || match Cli::from_arg_matches(matches) {
+        Ok(cli) => cli.run(),
+        Err(error) => Err(Failure::usage(error.to_string())),
+    };
+    let pause = || {
+        asking(async {
+            machine::pause(watching::INTERVAL).await;
+            Ok(())
+        })
+    };
+    watching::run(again, pause)
 }
 
 /// Prints a failure and returns its exit code. Output that could not be written is a failure.
@@ -275,8 +322,7 @@ fn finish(done: Result<(), Failure>) -> ExitCode {
 
 /// The complete command line, with the texts of the API for commands that make one API call.
 pub(crate) fn command() -> clap::Command {
-    with_api_texts(Cli::command())
-        .mut_subcommand("up", up::with_help)
+    with_help(with_api_texts(Cli::command()).mut_subcommand("up", up::with_help))
         .after_help(format!("{SETTINGS}\n\n{EXIT_CODES}"))
 }
 
@@ -317,6 +363,7 @@ impl Cli {
         output::set_wide(common.wide);
         match self.command {
             Command::Up(arguments) => serving(up::run(arguments, common.root_url)),
+            Command::Down(arguments) => asking(down::run(arguments, common.json)),
             Command::Demo(arguments) => serving(demo::run(arguments)),
             Command::Serve(arguments) => serving(serve::command(arguments)),
             Command::Builder(arguments) => serving(builder::command(arguments)),
@@ -337,16 +384,10 @@ impl Cli {
             },
             #[cfg(not(feature = "simulate"))]
             Command::Simulate(_) => Err(left_out::failure("simulate")),
-            Command::Completions { shell } => {
-                completions::print(shell, command());
-                Ok(())
-            }
+            Command::Completions { shell } => completions::print(shell),
             Command::Man { folder } => completions::write_pages(&folder, command()),
             Command::Pool(verb) => common.ask(verb, pool::run),
-            Command::Rules(verb) => match verb.run_local(common.json) {
-                Some(done) => done,
-                None => common.ask(verb, rules::run),
-            },
+            Command::Rules(verb) => common.rules(verb),
             Command::Image(verb) => common.ask(verb, image::run),
             Command::LaunchConfig(verb) => common.ask(verb, launch_config::run),
             Command::Documentation(documentation::Verb::Check(arguments)) => {
@@ -367,7 +408,6 @@ impl Cli {
             Command::Tree(verb) => serving(tree::run(verb, common.json)),
             Command::Event(verb) => common.ask(verb, event::run),
             Command::Report(report) => report.run(common),
-            Command::Open(arguments) => common.ask(arguments, open::run),
             Command::Error(verb) => common.ask(verb, error::run),
             Command::Process(verb) => common.ask(verb, process::run),
             Command::Provider(verb) => common.ask(verb, provider::run),
@@ -377,6 +417,7 @@ impl Cli {
             Command::Secret(verb) => common.ask(verb, secret::run),
             Command::Audit(verb) => common.ask(verb, audit::run),
             Command::Plan(arguments) => common.ask(arguments, code::plan),
+            Command::Mcp(arguments) => common.ask(arguments, mcp::run),
             Command::Apply(arguments) => common.ask(arguments, code::apply),
             #[cfg(feature = "import")]
             Command::Import(verb) => common.import(verb),
@@ -393,8 +434,12 @@ impl Report {
             Self::Health(arguments) => common.ask(arguments, health::run),
             Self::Startup(arguments) => common.ask(arguments, startup::run),
             Self::Status(arguments) => common.ask(arguments, status::run),
+            Self::Top(arguments) => common.ask(arguments, status::top),
             Self::Series(arguments) => common.ask(arguments, series::run),
             Self::Cost(arguments) => common.ask(arguments, cost::run),
+            Self::Logs(arguments) => common.ask(arguments, task::show_log),
+            Self::Events(tail) => common.ask(event::Verb::Tail(tail), event::run),
+            Self::Open(arguments) => common.ask(arguments, open::run),
         }
     }
 }
@@ -414,6 +459,13 @@ impl Common {
                 asking(import::rules::run(&arguments, self.json, verbose))
             }
             import::Verb::Nodepool(arguments) => import::nodepool::run(&arguments, self.json),
+        }
+    }
+
+    fn rules(self, verb: rules::Verb) -> Result<(), Failure> {
+        match verb.run_local(self.json) {
+            Some(done) => done,
+            None => self.ask(verb, rules::run),
         }
     }
 
@@ -509,9 +561,9 @@ mod tests {
             let arguments = ["fleetwright", "pool", "create", "a/b", flag, "3"];
             hint_for_flag(&command().try_get_matches_from(arguments).unwrap_err())
         };
-        let said = hint("--max-capacity").unwrap();
-        assert!(said.starts_with("maxCapacity is a key"), "{said}");
-        assert!(hint("--maxCapacity").is_some());
+        let said = hint("--scaling-ratio").unwrap();
+        assert!(said.starts_with("scalingRatio is a key"), "{said}");
+        assert!(hint("--scalingRatio").is_some());
         assert_eq!(hint("--nonsense"), None);
     }
 }

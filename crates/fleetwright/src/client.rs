@@ -8,6 +8,7 @@ mod pages;
 mod refusal;
 mod retry;
 mod send;
+mod up_server;
 
 pub(crate) use call::{AUTH, Call, FLEETWRIGHT, QUEUE, SECRETS, WORKER_MANAGER};
 pub(crate) use config_file::ConfigFile;
@@ -16,3 +17,4 @@ pub(crate) use credentials::credentials_of_environment;
 pub(crate) use credentials::{Flags, Settings, from_environment, resolve};
 pub(crate) use refusal::NOT_OUR_SERVER;
 pub(crate) use send::{Client, OpenOutcome, RedirectError};
+pub(crate) use up_server::of_default_folder;

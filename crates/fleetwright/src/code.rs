@@ -1,12 +1,14 @@
-//! Configuration as code: compares files with a server, and applies the difference.
+//! Configuration as code: plans and applies files.
 //!
-//! `plan` reads both and shows the difference; `apply` executes that plan. Only items that the
-//! files define, or own by pattern, are changed.
+//! `plan` reads files and the state of a server, and shows the difference; `apply` executes that
+//! plan. Only items that the files define, or own by pattern, are changed.
 
 mod change;
 mod definitions;
 mod document;
+pub(crate) mod effects;
 mod execute;
+mod grouped;
 mod kind;
 mod order;
 mod ownership;
@@ -40,13 +42,14 @@ use execute::{Outcome, WriteOptions};
 pub(crate) use kind::Kind;
 #[cfg(feature = "simulate")]
 pub(crate) use pool_definitions::{DefinedPools, read_pools};
+use preview::PreviewOptions;
 use show::Tense;
 #[cfg(feature = "import")]
 pub(crate) use show::gist_of_new;
 pub(crate) use style::Style;
 
 /// The keys that come first in generated files, in this order.
-pub(crate) const KEYS_FIRST: [&str; 15] = [
+pub(crate) const KEYS_FIRST: [&str; 17] = [
     "owns",
     "workerConfigurationId",
     "workerPoolId",
@@ -59,7 +62,9 @@ pub(crate) const KEYS_FIRST: [&str; 15] = [
     "owner",
     "providerId",
     "workerTypes",
+    "sets",
     "conditions",
+    "references",
     "rules",
     "values",
 ];
@@ -74,6 +79,9 @@ pub(crate) struct Planning {
     /// Exit with 7 if the server differs
     #[arg(long)]
     check: bool,
+    /// Show only the effects on this pool, launch config by launch config; repeatable
+    #[arg(long, value_name = "POOL")]
+    pool: Vec<String>,
     /// Save the plan for `fleetwright apply --plan`
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -105,7 +113,7 @@ struct Choices {
     /// Let worker configurations take over pools that were created by hand
     #[arg(long)]
     adopt_pools: bool,
-    /// Show all values and launch configs
+    /// Show all values, and each launch config
     #[arg(long)]
     full: bool,
 }
@@ -122,11 +130,12 @@ impl Choices {
 pub(crate) async fn plan(arguments: Planning, session: &Session) -> Result<(), Failure> {
     let choices = &arguments.choices;
     let plan = make(&arguments.file, choices, session).await?;
+    warn(&plan);
     let document = Document::of(&plan, session.client.root_url(), choices.adopt_pools);
     if session.json {
         output::json(&document.to_json())
     } else {
-        show_plan(&plan, choices.style())
+        show_plan(&plan, &arguments.pool, choices.style())
     }
     check_executable(&plan)?;
     if let Some(path) = &arguments.out {
@@ -146,6 +155,31 @@ pub(crate) async fn plan(arguments: Planning, session: &Session) -> Result<(), F
     }
 }
 
+/// The plan of a file or folder as text, or that of some pools one by one.
+pub(crate) async fn preview(
+    path: PathBuf,
+    pools: &[String],
+    session: &Session,
+) -> Result<String, Failure> {
+    let choices = Choices {
+        no_delete: false,
+        adopt_pools: false,
+        full: false,
+    };
+    let plan = make(&[path], &choices, session).await?;
+    let style = Style {
+        in_colour: false,
+        in_full: false,
+    };
+    let mut lines = part_lines(&plan, pools, style);
+    let warnings = plan.warnings.iter();
+    lines.extend(warnings.map(|warning| format!("warning: {warning}")));
+    if let Err(failure) = check_executable(&plan) {
+        lines.push(format!("error: {}", failure.message));
+    }
+    Ok(lines.join("\n"))
+}
+
 pub(crate) async fn apply(arguments: Applying, session: &Session) -> Result<(), Failure> {
     let choices = &arguments.choices;
     let (plan, adopts) = match &arguments.plan {
@@ -155,8 +189,9 @@ pub(crate) async fn apply(arguments: Applying, session: &Session) -> Result<(), 
             choices.adopt_pools,
         ),
     };
+    warn(&plan);
     if !session.json {
-        show_plan(&plan, choices.style());
+        show_plan(&plan, &[], choices.style());
     }
     check_executable(&plan)?;
     if !plan.changes.is_empty() {
@@ -194,6 +229,8 @@ async fn make(files: &[PathBuf], choices: &Choices, session: &Session) -> Result
     let server_state = server::read(&session.client, &definitions).await?;
     let mut plan = Plan::new(&definitions, &server_state, !choices.no_delete);
     plan.check_with(&session.client).await?;
+    let kinds = plan.read_kinds(&session.client).await?;
+    plan.warn_about_pools(&kinds);
     if plan.errors.is_empty() {
         plan.preview_pools(&session.client).await?;
     }
@@ -201,7 +238,11 @@ async fn make(files: &[PathBuf], choices: &Choices, session: &Session) -> Result
         &mut plan,
         &definitions,
         &server_state,
-        choices.adopt_pools,
+        PreviewOptions {
+            adopts: choices.adopt_pools,
+            is_full: choices.full,
+            kinds: &kinds,
+        },
         &session.client,
     )
     .await?;
@@ -209,6 +250,12 @@ async fn make(files: &[PathBuf], choices: &Choices, session: &Session) -> Result
         plan.check_targets(&session.client).await?;
     }
     Ok(plan)
+}
+
+fn warn(plan: &Plan) {
+    for warning in &plan.warnings {
+        output::note(&format!("warning: {warning}"));
+    }
 }
 
 /// Loads a saved plan, if the server did not change since.
@@ -239,10 +286,32 @@ async fn recheck(plan: &Plan, adopts: bool, session: &Session) -> Result<(), Fai
     }
 }
 
-fn show_plan(plan: &Plan, style: Style) {
-    let mut lines = show::lines(plan, style);
-    lines.push(show::summary(plan, &plan.changes, Tense::Would));
-    output::out(&lines.join("\n"));
+fn show_plan(plan: &Plan, pools: &[String], style: Style) {
+    output::out(&part_lines(plan, pools, style).join("\n"));
+    if pools.is_empty() && show::is_summed_up(plan, style) {
+        output::note(
+            "differences are summed up: --full shows each launch config, `fleetwright plan --pool \
+             POOL` those of a pool",
+        );
+    }
+}
+
+/// The effects on some pools one by one, or else the plan.
+fn part_lines(plan: &Plan, pools: &[String], style: Style) -> Vec<String> {
+    if pools.is_empty() {
+        let mut lines = show::lines(plan, style);
+        lines.push(show::summary(plan, &plan.changes, Tense::Would));
+        return lines;
+    }
+    let part = plan.about(pools);
+    if part.changes.is_empty() {
+        return vec![format!("no effect on {}", pools.join(", "))];
+    }
+    let style = Style {
+        in_full: true,
+        ..style
+    };
+    show::lines(&part, style)
 }
 
 fn check_executable(plan: &Plan) -> Result<(), Failure> {

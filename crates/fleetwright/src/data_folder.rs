@@ -4,7 +4,7 @@
 //! missing or damaged file is an error that the operator must resolve.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 use access::seal::generate_key;
@@ -57,7 +57,15 @@ impl DataFolder {
         let lock = usable()
             .map_err(|error| Failure::from(error).with_hint("select another folder with --data"))?;
         match lock.try_lock() {
-            Ok(()) => {}
+            Ok(()) => {
+                let id = format!("{}\n", std::process::id());
+                let written = lock
+                    .set_len(0)
+                    .and_then(|()| (&lock).write_all(id.as_bytes()));
+                written.with_context(|| {
+                    format!("cannot write into the data folder {}", path.display())
+                })?;
+            }
             Err(TryLockError::WouldBlock) => {
                 return Err(Failure::new(
                     Exit::Conflict,
@@ -95,6 +103,35 @@ impl DataFolder {
         let path = std::path::absolute(path)
             .with_context(|| format!("cannot find the folder {}", path.display()))?;
         Ok(Self { path, _lock: None })
+    }
+
+    /// The process that uses the folder.
+    pub(crate) fn holder(&self) -> Result<Option<i32>, Failure> {
+        let path = self.path.join(LOCK);
+        let failed = || format!("cannot read {}", path.display());
+        let lock = match File::open(&path) {
+            Ok(lock) => lock,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(anyhow::Error::from(error).context(failed()).into()),
+        };
+        match lock.try_lock_shared() {
+            Ok(()) => Ok(None),
+            Err(TryLockError::Error(error)) => {
+                Err(anyhow::Error::from(error).context(failed()).into())
+            }
+            Err(TryLockError::WouldBlock) => {
+                let text = std::fs::read_to_string(&path).with_context(failed)?;
+                let id = text.trim().parse::<i32>().ok().filter(|id| *id > 1);
+                id.map(Some).ok_or_else(|| {
+                    Failure::failed(format!(
+                        "a process uses the data folder {}, and did not write its number into \
+                         {LOCK}",
+                        self.path.display()
+                    ))
+                    .with_hint("end it with Ctrl-C, or with `kill` and its process id")
+                })
+            }
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -241,7 +278,11 @@ mod tests {
             panic!("opened twice");
         };
         assert_eq!(failure.exit, Exit::Conflict);
+        let inspected = DataFolder::inspect(folder.path()).unwrap();
+        let own_id = i32::try_from(std::process::id()).unwrap();
+        assert_eq!(inspected.holder().unwrap(), Some(own_id));
         drop(first);
+        assert_eq!(inspected.holder().unwrap(), None);
         assert!(DataFolder::open(folder.path()).is_ok());
     }
 

@@ -99,8 +99,8 @@ fn an_unknown_command_or_flag_is_reported() {
     command.build();
     for (line, said) in [
         (
-            "fleetwright pool create POOL --max-capacity 3",
-            "--max-capacity",
+            "fleetwright pool create POOL --scaling-ratio 3",
+            "--scaling-ratio",
         ),
         ("fleetwright pool paint POOL", "paint"),
         ("fleetwright audit show nonsense NAME", "nonsense"),

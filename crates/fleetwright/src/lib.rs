@@ -11,16 +11,21 @@ mod demo;
 #[cfg(test)]
 mod documented;
 mod failure;
+mod help;
 #[cfg(feature = "import")]
 mod import;
 mod input;
+mod launch_config_keys;
 mod machine;
+mod mcp;
 mod misspelt;
 mod monitoring;
 mod normal_pool;
 mod output;
 mod owner_file;
+mod rule_lines;
 mod session;
+mod watching;
 
 use std::process::ExitCode;
 

@@ -4,6 +4,7 @@
 //! panic on it. Other write errors are recorded, and the command fails at its end.
 
 mod age;
+mod capture;
 mod foreign;
 mod progress;
 mod table;
@@ -15,10 +16,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
-pub(crate) use age::{age, parse_moment, parse_past_moment};
+pub(crate) use age::{age, clock, parse_moment, parse_past_moment};
+pub(crate) use capture::{captured, is_capturing};
 pub(crate) use foreign::ForeignText;
 pub(crate) use progress::Progress;
-pub(crate) use table::{Column, Kind, details, grid, printable, screen_width, table};
+pub(crate) use table::{
+    Column, Kind, clock_of, details, grid, printable, screen_height, screen_width, table,
+};
 
 use crate::failure::Failure;
 
@@ -38,6 +42,9 @@ fn is_wide() -> bool {
 
 /// Prints a result.
 pub(crate) fn out(text: &str) {
+    if capture::keep(text) {
+        return;
+    }
     let mut stdout = std::io::stdout().lock();
     record_write(writeln!(stdout, "{}", text.trim_end_matches('\n')).and_then(|()| stdout.flush()));
 }

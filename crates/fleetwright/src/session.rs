@@ -4,7 +4,9 @@ use clap::Args;
 use domain::time::Timestamp;
 use serde_json::Value;
 
-use crate::client::{Call, Client, ConfigFile, Flags, from_environment, resolve};
+use crate::client::{
+    Call, Client, ConfigFile, Flags, from_environment, of_default_folder, resolve,
+};
 use crate::failure::Failure;
 use crate::machine;
 use crate::output::{self, Column};
@@ -15,6 +17,9 @@ pub(crate) struct Limit {
     /// Maximum number of items (default: all)
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<usize>,
+    /// Print the list again whenever it changes
+    #[arg(id = crate::watching::FLAG, short = 'w', long = "watch")]
+    watch: bool,
 }
 
 /// Consent to a destructive command.
@@ -55,7 +60,10 @@ impl Session {
         if let Some(warning) = warning {
             output::note(&format!("warning: {warning}"));
         }
-        let settings = resolve(flags, &from_environment, &file)?;
+        let settings = match resolve(flags, &from_environment, &file)? {
+            Some(settings) => settings,
+            None => of_default_folder(verbose)?,
+        };
         Ok(Self {
             client: Client::new(settings, verbose)?,
             json,
@@ -81,6 +89,9 @@ impl Session {
             return output::json(document);
         }
         let items = document[key].as_array().map_or(&[][..], Vec::as_slice);
+        if items.is_empty() && output::is_capturing() {
+            return output::out("no items");
+        }
         if items.is_empty() && output::to_terminal() {
             return output::note("no items");
         }

@@ -100,6 +100,14 @@ pub fn descendants(of: i32) -> io::Result<Vec<i32>> {
     Ok(found)
 }
 
+/// Asks a process to end. Succeeds if it has ended.
+pub fn terminate(id: i32) -> io::Result<()> {
+    match nix::sys::signal::kill(Pid::from_raw(id), Signal::SIGTERM) {
+        Ok(()) | Err(Errno::ESRCH) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Kills a process. Succeeds if it has ended.
 pub fn kill(id: i32) -> io::Result<()> {
     match nix::sys::signal::kill(Pid::from_raw(id), Signal::SIGKILL) {

@@ -11,7 +11,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fleetwright_rules::{Attributes, Evaluator, Rule, RuleSet, assign, lint};
+use fleetwright_rules::{Attributes, Evaluated, Evaluator, Rule, RuleSet, assign, lint};
 use serde_json::{Map, Value, json};
 
 /// The allocator of the product: most of the time goes into building and freeing results.
@@ -59,7 +59,7 @@ fn main() {
         simple
             .iter()
             .zip(&results)
-            .all(|(simple, result)| *simple == **result)
+            .all(|(simple, result)| *simple == result.values)
     );
     let ratio = naive.as_secs_f64() / cold.as_secs_f64();
     println!("the same without preparation: {naive:?}, {ratio:.1} times as long as cold");
@@ -158,7 +158,7 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     (value, start.elapsed())
 }
 
-fn evaluate(evaluator: &Evaluator, all: &[Attributes]) -> Vec<Arc<Map<String, Value>>> {
+fn evaluate(evaluator: &Evaluator, all: &[Attributes]) -> Vec<Arc<Evaluated>> {
     all.iter()
         .map(|attributes| evaluator.evaluate(attributes))
         .collect()

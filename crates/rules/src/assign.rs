@@ -25,7 +25,7 @@ pub fn assign(target: &mut Map<String, Value>, values: &Map<String, Value>) {
 }
 
 /// The values for a place that had none: without `null`s, which would delete nothing.
-fn without_nulls(values: &Map<String, Value>) -> Map<String, Value> {
+pub(crate) fn without_nulls(values: &Map<String, Value>) -> Map<String, Value> {
     let mut target = Map::new();
     assign(&mut target, values);
     target

@@ -6,9 +6,10 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::attributes::Attributes;
-use crate::limits::{MAX_GLOBS_OF_SET, MAX_MAPPINGS, MAX_NAME_CHARS, MAX_PATTERNS};
-use crate::pattern::Pattern;
+use crate::limits::{MAX_MAPPINGS, MAX_NAME_CHARS};
+use crate::patterns::Patterns;
 use crate::problem::{Place, kind};
+use crate::sets::Sets;
 
 /// The conditions of a rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -26,16 +27,6 @@ pub enum Conditions {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Mapping(BTreeMap<String, Patterns>);
-
-/// The patterns of one condition: one of them must match.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(untagged)]
-pub enum Patterns {
-    /// A text.
-    One(Pattern),
-    /// A list of texts.
-    AnyOf(Vec<Pattern>),
-}
 
 impl Conditions {
     /// Whether a rule with these conditions applies.
@@ -64,6 +55,50 @@ impl Conditions {
             Self::All(mapping) => std::slice::from_ref(mapping),
             Self::AnyOf(mappings) => mappings,
         }
+    }
+
+    /// The names of its sets, each with the place of the condition, as tokens of a JSON pointer.
+    pub(crate) fn set_names(&self) -> Vec<(Vec<String>, &str)> {
+        let is_list = matches!(self, Self::AnyOf(_));
+        let mut found = Vec::new();
+        for (index, mapping) in self.mappings().iter().enumerate() {
+            for (name, patterns) in mapping.iter() {
+                for set in patterns.set_names() {
+                    let index = is_list.then(|| index.to_string());
+                    let tokens = index.into_iter().chain([name.to_owned()]);
+                    found.push((tokens.collect(), set));
+                }
+            }
+        }
+        found
+    }
+
+    /// The same conditions with the sets that they name.
+    pub(crate) fn linked(&self, sets: &Sets) -> Self {
+        match self {
+            Self::Always => Self::Always,
+            Self::All(mapping) => Self::All(mapping.linked(sets)),
+            Self::AnyOf(mappings) => Self::AnyOf(
+                mappings
+                    .iter()
+                    .map(|mapping| mapping.linked(sets))
+                    .collect(),
+            ),
+        }
+    }
+
+    /// Whether the sets have the same content in both, which are equal otherwise.
+    pub(crate) fn has_sets_of(&self, other: &Self) -> bool {
+        let patterns = |of: &Self| -> Vec<Patterns> {
+            let mappings = of.mappings().iter();
+            mappings
+                .flat_map(|mapping| mapping.0.values().cloned())
+                .collect()
+        };
+        let (left, right) = (patterns(self), patterns(other));
+        left.iter()
+            .zip(&right)
+            .all(|(left, right)| left.has_sets_of(right))
     }
 
     pub(crate) fn parse(value: &Value, place: &mut Place<'_>) -> Option<Self> {
@@ -136,6 +171,15 @@ impl Mapping {
         self.0.get(name)
     }
 
+    fn linked(&self, sets: &Sets) -> Self {
+        let pairs = self.0.iter();
+        Self(
+            pairs
+                .map(|(name, patterns)| (name.clone(), patterns.linked(sets)))
+                .collect(),
+        )
+    }
+
     fn parse(mapping: &Map<String, Value>, place: &mut Place<'_>) -> Option<Self> {
         let pairs = mapping.iter().map(|(name, value)| {
             place.within(name, |place| {
@@ -150,74 +194,6 @@ impl Mapping {
             })
         });
         all(pairs).map(|pairs| Self(pairs.into_iter().collect()))
-    }
-}
-
-impl Patterns {
-    /// Whether one of them matches.
-    pub fn match_value(&self, value: &str) -> bool {
-        self.as_slice().iter().any(|pattern| pattern.matches(value))
-    }
-
-    /// All patterns, in the order of the document.
-    pub fn as_slice(&self) -> &[Pattern] {
-        match self {
-            Self::One(pattern) => std::slice::from_ref(pattern),
-            Self::AnyOf(patterns) => patterns,
-        }
-    }
-
-    fn parse(value: &Value, place: &mut Place<'_>) -> Option<Self> {
-        match value {
-            Value::String(text) => pattern(text, place).map(Self::One),
-            Value::Array(list) if list.len() > MAX_PATTERNS => {
-                place.problem(format!(
-                    "a condition has at most {MAX_PATTERNS} patterns, this one has {}",
-                    list.len()
-                ));
-                None
-            }
-            Value::Array(list) => {
-                let patterns = list.iter().enumerate().map(|(index, item)| {
-                    place.within(&index.to_string(), |place| match item.as_str() {
-                        Some(text) => pattern(text, place),
-                        None => {
-                            place.problem(format!("expected a text, found {}", kind(item)));
-                            None
-                        }
-                    })
-                });
-                all(patterns).map(Self::AnyOf)
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => {
-                place.problem(format!(
-                    "expected a text or a list of texts, found {}",
-                    kind(value)
-                ));
-                None
-            }
-        }
-    }
-}
-
-fn pattern(text: &str, place: &mut Place<'_>) -> Option<Pattern> {
-    if *place.globs_left == 0 {
-        return None;
-    }
-    match Pattern::parse(text) {
-        Ok(pattern) => {
-            *place.globs_left -= usize::from(pattern.is_compiled());
-            if *place.globs_left == 0 {
-                place.problem(format!(
-                    "a set has at most {MAX_GLOBS_OF_SET} patterns with ?, [], {{}} or several *, and this one has more"
-                ));
-            }
-            Some(pattern)
-        }
-        Err(error) => {
-            place.problem(error.to_string());
-            None
-        }
     }
 }
 

@@ -90,7 +90,7 @@ fn changed(old: &RuleSet, new: &RuleSet, places: &HashMap<&str, usize>) -> Vec<C
         conditions.extend(others.map(|(_, rule)| rule.conditions().clone()));
     }
     // Most edits do not change the conditions of a rule.
-    conditions.dedup();
+    conditions.dedup_by(|left, right| left == right && left.has_sets_of(right));
     conditions
 }
 

@@ -49,7 +49,7 @@ impl RuleSet {
         let mut rules = self.rules().to_vec();
         let index = self.index_of(&at, &rules)?;
         rules.insert(index, rule);
-        Ok(Self::from_rules(rules)?)
+        Ok(Self::with_sets(rules, self.sets().clone())?)
     }
 
     /// The set with this rule in place of the rule with its id. Fails if no rule has this id, or
@@ -58,7 +58,7 @@ impl RuleSet {
         let index = self.find(rule.id(), self.rules())?;
         let mut rules = self.rules().to_vec();
         rules[index] = rule;
-        Ok(Self::from_rules(rules)?)
+        Ok(Self::with_sets(rules, self.sets().clone())?)
     }
 
     /// The set without the rule with this id. Fails if no rule has this id.
@@ -66,7 +66,7 @@ impl RuleSet {
         let index = self.find(id, self.rules())?;
         let mut rules = self.rules().to_vec();
         rules.remove(index);
-        Ok(Self::from_rules(rules)?)
+        Ok(Self::with_sets(rules, self.sets().clone())?)
     }
 
     /// The set with this rule in another position. Fails if no rule has this id or the id of the
@@ -80,7 +80,7 @@ impl RuleSet {
         let rule = rules.remove(index);
         let index = self.index_of(&at, &rules)?;
         rules.insert(index, rule);
-        Ok(Self::from_rules(rules)?)
+        Ok(Self::with_sets(rules, self.sets().clone())?)
     }
 
     fn index_of(&self, at: &Position, rules: &[Rule]) -> Result<usize, EditError> {

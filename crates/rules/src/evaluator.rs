@@ -4,13 +4,15 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
+use serde_json::Map;
 
 use crate::assign::assign;
 use crate::attributes::Attributes;
+use crate::evaluated::Evaluated;
 use crate::explain::Explanation;
 use crate::origins::{self, Evaluation};
-use crate::results::ResultCache;
+use crate::resolve::resolve;
+use crate::results::{ResultCache, ResultKey};
 use crate::rule::Rule;
 use crate::set::RuleSet;
 use crate::table::Table;
@@ -25,6 +27,8 @@ pub struct Evaluator {
     /// A number for what each rule assigns. Evaluators of later versions share these numbers: equal
     /// numbers mean equal assignments.
     numbers: Arc<[u64]>,
+    /// Whether any rule has references or elements.
+    is_extended: bool,
     results: Arc<ResultCache>,
 }
 
@@ -49,6 +53,7 @@ impl Evaluator {
             set: set.clone(),
             table: Arc::new(Table::new(set)),
             numbers,
+            is_extended: set.rules().iter().any(Rule::is_extended),
             results,
         }
     }
@@ -81,23 +86,70 @@ impl Evaluator {
         applying.map(|index| self.numbers[index]).collect()
     }
 
-    /// Evaluates the set: assigns the values of the applying rules, in order, to an empty object.
-    pub fn evaluate(&self, attributes: &Attributes) -> Arc<Map<String, Value>> {
+    /// Evaluates the set: assigns the values of the applying rules, in order, to an empty object,
+    /// and then resolves the references.
+    pub fn evaluate(&self, attributes: &Attributes) -> Arc<Evaluated> {
         let applying = self.table.applying(attributes);
-        let key = applying.iter().map(|index| self.numbers[*index]).collect();
+        let key = ResultKey {
+            rules: applying.iter().map(|index| self.numbers[*index]).collect(),
+            referenced: if self.is_extended {
+                self.referenced(&applying, attributes)
+            } else {
+                Box::default()
+            },
+        };
         self.results.get(key, || {
-            let mut result = Map::new();
-            for index in applying {
-                assign(&mut result, self.set.rules()[index].values());
+            if self.is_extended {
+                return self.evaluate_extended(&applying, attributes);
             }
-            result.sort_keys();
-            result
+            let mut values = Map::new();
+            for index in applying {
+                assign(&mut values, self.set.rules()[index].values());
+            }
+            values.sort_keys();
+            Evaluated {
+                values,
+                errors: Vec::new(),
+            }
         })
+    }
+
+    /// The values of the conditions that the rules refer to, as a part of a key.
+    fn referenced(&self, applying: &[usize], attributes: &Attributes) -> Box<str> {
+        let mut text = String::new();
+        for index in applying {
+            for name in self.set.rules()[*index].referenced_names() {
+                match attributes.get(name) {
+                    Some(value) => text.extend([&value.len().to_string(), ":", value]),
+                    None => text.push('-'),
+                }
+            }
+        }
+        text.into()
+    }
+
+    fn evaluate_extended(&self, applying: &[usize], attributes: &Attributes) -> Evaluated {
+        let mut values = Map::new();
+        let mut has_errors = false;
+        for index in applying {
+            let rule = &self.set.rules()[*index];
+            assign(&mut values, rule.marked_values());
+            rule.elements().apply(&mut values, |_, _| has_errors = true);
+        }
+        let (mut values, unresolved) = resolve(values, attributes);
+        values.sort_keys();
+        let errors = if has_errors || !unresolved.is_empty() {
+            // Slower, but it knows the rules.
+            self.evaluate_with_origins(attributes).errors
+        } else {
+            Vec::new()
+        };
+        Evaluated { values, errors }
     }
 
     /// Evaluates the set and returns the origin of every value too.
     pub fn evaluate_with_origins(&self, attributes: &Attributes) -> Evaluation {
-        origins::evaluate(&self.applying(attributes))
+        origins::evaluate(&self.applying(attributes), attributes)
     }
 
     /// Explains step by step where the value at a JSON pointer comes from. For an object, this

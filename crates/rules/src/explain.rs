@@ -7,6 +7,9 @@ use serde_json::{Map, Value};
 
 use crate::assign::assign;
 use crate::attributes::Attributes;
+use crate::origins::{self, references_in};
+use crate::references::Part;
+use crate::resolve::referenced;
 use crate::rule::Rule;
 
 /// The actions of the applying rules on one value, in their order.
@@ -18,11 +21,31 @@ pub struct Explanation {
     pub attributes: Attributes,
     /// The value, as a JSON pointer.
     pub pointer: String,
-    /// The actions of the rules, in their order.
+    /// The actions of the rules, in their order. Texts are as the rules have them.
     pub steps: Vec<Step>,
+    /// The references in the value, by their texts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub references: Vec<ReferencedValue>,
+    /// The errors of this evaluation in the value.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<String>,
     /// The final value, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
+}
+
+/// A reference in a value.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReferencedValue {
+    /// The name of a condition, or a JSON pointer into the result.
+    pub reference: String,
+    /// Its value, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<Value>,
+    /// The rule that set the value, unless it is a condition.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule_id: Option<String>,
 }
 
 /// The action of one rule on the value.
@@ -59,6 +82,14 @@ pub enum Action {
         /// The assigned members, with `null` for deleted ones.
         value: Value,
         /// The rule that last acted on the object.
+        by: String,
+    },
+    /// Changed elements of the list, of a list around it, or of a list inside it.
+    Change {
+        /// The changes of the rule, by their paths.
+        elements: Map<String, Value>,
+        /// The rule that last acted on the value, if it had one.
+        #[serde(skip_serializing_if = "String::is_empty")]
         by: String,
     },
     /// Deleted the value: by `null`, or by replacing an object around it.
@@ -99,14 +130,83 @@ impl Explanation {
                 rule_id: rule.id().to_owned(),
                 action,
             }));
+            if rule.elements().is_empty() {
+                continue;
+            }
+            if let Some(elements) = changed(&mut values, rule, &tokens) {
+                let by = by(&steps);
+                steps.push(Step {
+                    rule_id: rule.id().to_owned(),
+                    action: Action::Change { elements, by },
+                });
+            }
         }
-        Self {
+        let mut explanation = Self {
             attributes: attributes.clone(),
             pointer: pointer.to_owned(),
             value: find(&values, &tokens).value(),
+            references: Vec::new(),
+            errors: Vec::new(),
             steps,
+        };
+        if rules.iter().any(|rule| rule.is_extended()) {
+            explanation.resolve(rules, &tokens);
+        }
+        explanation
+    }
+
+    /// Adds the references and their values.
+    fn resolve(&mut self, rules: &[&Rule], tokens: &[String]) {
+        let mut marked = Map::new();
+        for rule in rules {
+            assign(&mut marked, rule.marked_values());
+            rule.elements().apply(&mut marked, |_, _| ());
+        }
+        let evaluation = origins::evaluate(rules, &self.attributes);
+        self.value = find(&evaluation.values, tokens).value();
+        let written = find(&marked, tokens).value().unwrap_or_default();
+        for reference in references_in(&written) {
+            let part = match reference.starts_with('/') {
+                true => Part::Pointer(&reference),
+                false => Part::Condition(&reference),
+            };
+            self.references.push(ReferencedValue {
+                value: referenced(&marked, &self.attributes, part),
+                rule_id: evaluation
+                    .origins
+                    .get(&reference)
+                    .map(|origin| origin.rule_id.clone()),
+                reference,
+            });
+        }
+        let is_within = |pointer: &str| {
+            let at = self::tokens(pointer);
+            at.iter().zip(tokens).all(|(left, right)| left == right)
+        };
+        let errors = evaluation.errors.iter();
+        let errors = errors.filter(|error| is_within(&error.pointer));
+        self.errors = errors.map(ToString::to_string).collect();
+    }
+}
+
+/// Changes the elements, and returns the changes of the rule if they affect the value.
+fn changed(
+    values: &mut Map<String, Value>,
+    rule: &Rule,
+    tokens: &[String],
+) -> Option<Map<String, Value>> {
+    let before = find(values, tokens).value();
+    let mut near = Map::new();
+    for change in rule.elements().changes() {
+        let mut keys = change.keys().iter().zip(tokens);
+        if keys.all(|(left, right)| left == right) {
+            let value = rule.elements().source().get(change.path());
+            near.extend(value.map(|value| (change.path().to_owned(), value.clone())));
         }
     }
+    rule.elements().apply(values, |_, _| ());
+    let has_changed = find(values, tokens).value() != before;
+    has_changed.then_some(near)
 }
 
 fn by(steps: &[Step]) -> String {
@@ -192,6 +292,10 @@ impl fmt::Display for Explanation {
         writeln!(formatter, "{pointer} with {}:", self.attributes)?;
         for Step { rule_id, action } in &self.steps {
             match action {
+                Action::Change { elements, .. } => {
+                    let elements = Value::Object(elements.clone());
+                    writeln!(formatter, "  {rule_id:?} changes elements: {elements}")?;
+                }
                 Action::Set { value } => writeln!(formatter, "  {rule_id:?} sets {value}")?,
                 Action::Override { value, old, by } => {
                     writeln!(
@@ -209,6 +313,19 @@ impl fmt::Display for Explanation {
                     writeln!(formatter, "  {rule_id:?} deletes {old} of {by:?}")?;
                 }
             }
+        }
+        for reference in &self.references {
+            write!(formatter, "  ${{{}}} ", reference.reference)?;
+            match (&reference.value, &reference.rule_id) {
+                (Some(value), Some(rule_id)) => {
+                    writeln!(formatter, "is {value}, set by {rule_id:?}")?;
+                }
+                (Some(value), None) => writeln!(formatter, "is {value}")?,
+                (None, _) => writeln!(formatter, "has no value")?,
+            }
+        }
+        for error in &self.errors {
+            writeln!(formatter, "  error: {error}")?;
         }
         match &self.value {
             Some(value) => write!(formatter, "result: {value}"),

@@ -30,3 +30,17 @@ pub const MAX_VALUES: usize = 10_000;
 pub const MAX_SET_BYTES: usize = 4 * 1024 * 1024;
 /// Problems of one document that are reported; further ones are only counted.
 pub const MAX_PROBLEMS: usize = 50;
+/// Named sets of a document.
+pub const MAX_SETS: usize = 500;
+/// Patterns of one named set.
+pub const MAX_PATTERNS_OF_NAMED_SET: usize = 2_000;
+/// Elements of lists that one rule changes.
+pub const MAX_ELEMENTS: usize = 256;
+/// Elements of lists that all rules of a set change.
+pub const MAX_ELEMENTS_OF_SET: usize = 2_000;
+/// Values that refer to each other in a chain.
+pub const MAX_REFERENCE_DEPTH: usize = 16;
+/// References that one evaluation resolves, also repeatedly.
+pub const MAX_REFERENCES: usize = 10_000;
+/// Bytes of the texts that references give in one evaluation.
+pub const MAX_RESOLVED_BYTES: usize = 4 * 1024 * 1024;

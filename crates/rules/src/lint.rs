@@ -5,13 +5,14 @@ mod dead;
 mod duplicates;
 mod matching;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 
 use serde::Serialize;
 
 use crate::attributes::Attributes;
 use crate::set::RuleSet;
+use crate::shadowed;
 use crate::table::Table;
 
 /// A likely error, or an unnecessary part. The rule set is valid all the same.
@@ -74,6 +75,23 @@ pub enum Finding {
         /// JSON pointers inside its values.
         pointers: Vec<String>,
     },
+    /// No condition names the set.
+    UnusedSet {
+        /// The set.
+        name: String,
+    },
+    /// A pattern of a set matches no value of the conditions that name the set.
+    SetPatternMatchesNothing {
+        /// The pattern, as a JSON pointer inside the sets.
+        path: String,
+        /// The pattern.
+        pattern: String,
+    },
+    /// The rule has `references: true`, and no text of it has one.
+    NoReferences {
+        /// The rule.
+        rule_id: String,
+    },
     /// The rule has no values.
     Empty {
         /// The rule.
@@ -126,6 +144,34 @@ pub fn lint(set: &RuleSet, evaluations: &[Attributes]) -> Vec<Finding> {
     findings.into_iter().map(|(_, finding)| finding).collect()
 }
 
+/// Finds what can be found without the attributes of the evaluations: duplicates, values that a
+/// later rule always replaces, and patterns of conditions of which all values are `known`. Findings
+/// are ordered by their rules.
+pub fn lint_without_evaluations(
+    set: &RuleSet,
+    known: &BTreeMap<&str, BTreeSet<&str>>,
+) -> Vec<Finding> {
+    let mut findings: Vec<(usize, Finding)> = Vec::new();
+    duplicates::find(set, &mut findings);
+    let id = |rule: &usize| set.rules()[*rule].id().to_owned();
+    for shadowed in shadowed::find(set) {
+        let (rule_id, by) = (id(&shadowed.rule), shadowed.by.iter().map(id).collect());
+        let pointers = shadowed.pointers;
+        let finding = match shadowed.is_complete {
+            true => Finding::DeadRule { rule_id, by },
+            false => Finding::DeadValues {
+                rule_id,
+                pointers,
+                by,
+            },
+        };
+        findings.push((shadowed.rule, finding));
+    }
+    matching::find_by_values(set, known, &mut findings);
+    findings.sort_by_key(|(rule, _)| *rule);
+    findings.into_iter().map(|(_, finding)| finding).collect()
+}
+
 /// The indices of the applying rules: each distinct list once, in the order of first use.
 fn groups(set: &RuleSet, evaluations: &[Attributes]) -> Vec<Vec<usize>> {
     let table = Table::new(set);
@@ -137,7 +183,7 @@ fn groups(set: &RuleSet, evaluations: &[Attributes]) -> Vec<Vec<usize>> {
 }
 
 impl Finding {
-    /// The rules of the finding, in their order.
+    /// The rules of the finding, in their order; none if it is about a set.
     pub fn rule_ids(&self) -> &[String] {
         match self {
             Self::NeverApplies { rule_id, .. }
@@ -146,7 +192,9 @@ impl Finding {
             | Self::DeadValues { rule_id, .. }
             | Self::DeadRule { rule_id, .. }
             | Self::DeletesNothing { rule_id, .. }
+            | Self::NoReferences { rule_id }
             | Self::Empty { rule_id } => std::slice::from_ref(rule_id),
+            Self::UnusedSet { .. } | Self::SetPatternMatchesNothing { .. } => &[],
             Self::Repeated { rule_ids }
             | Self::SameValues { rule_ids }
             | Self::CouldBeOne { rule_ids } => rule_ids,
@@ -155,6 +203,21 @@ impl Finding {
 }
 
 impl Finding {
+    /// The place in the first rule, as a JSON pointer; empty for the rule itself.
+    pub fn path(&self) -> &str {
+        match self {
+            Self::UnknownName { path, .. } | Self::PatternMatchesNothing { path, .. } => path,
+            Self::NeverApplies { .. }
+            | Self::DeadValues { .. }
+            | Self::DeadRule { .. }
+            | Self::DeletesNothing { .. }
+            | Self::Empty { .. }
+            | Self::Repeated { .. }
+            | Self::SameValues { .. }
+            | Self::CouldBeOne { .. } => "",
+        }
+    }
+
     /// The conditions that stop a rule that never applies.
     pub fn obstacles(&self) -> &[Obstacle] {
         if let Self::NeverApplies { obstacles, .. } = self {
@@ -166,8 +229,18 @@ impl Finding {
 
 impl fmt::Display for Finding {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}: ", IdList(self.rule_ids()))?;
+        if !self.rule_ids().is_empty() {
+            write!(formatter, "{}: ", IdList(self.rule_ids()))?;
+        }
         match self {
+            Self::UnusedSet { name } => write!(formatter, "sets: no condition names {name:?}"),
+            Self::SetPatternMatchesNothing { path, pattern } => write!(
+                formatter,
+                "sets: {path}: {pattern:?} matches no value of the conditions with this set"
+            ),
+            Self::NoReferences { .. } => {
+                formatter.write_str("has no ${…} in its texts: remove `references`")
+            }
             Self::NeverApplies { obstacles, .. } => {
                 formatter.write_str("never applies: no place has these conditions")?;
                 let shown = obstacles.iter().take(IdList::SHOWN);

@@ -8,7 +8,8 @@ use std::fmt;
 use globset::{GlobBuilder, GlobMatcher};
 use serde::{Serialize, Serializer};
 
-use crate::limits::{MAX_ALTERNATIVES_DEPTH, MAX_PATTERN_CHARS};
+use crate::limits::{MAX_ALTERNATIVES_DEPTH, MAX_GLOBS_OF_SET, MAX_PATTERN_CHARS};
+use crate::problem::Place;
 
 /// A compiled glob.
 #[derive(Clone)]
@@ -105,6 +106,28 @@ impl Serialize for Pattern {
 impl fmt::Debug for Pattern {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{:?}", self.text)
+    }
+}
+
+/// Compiles a pattern, unless too many were compiled already.
+pub(crate) fn counted(text: &str, place: &mut Place<'_>) -> Option<Pattern> {
+    if *place.globs_left == 0 {
+        return None;
+    }
+    match Pattern::parse(text) {
+        Ok(pattern) => {
+            *place.globs_left -= usize::from(pattern.is_compiled());
+            if *place.globs_left == 0 {
+                place.problem(format!(
+                    "a set has at most {MAX_GLOBS_OF_SET} patterns with ?, [], {{}} or several *, and this one has more"
+                ));
+            }
+            Some(pattern)
+        }
+        Err(error) => {
+            place.problem(error.to_string());
+            None
+        }
     }
 }
 

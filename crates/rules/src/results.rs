@@ -6,7 +6,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use serde_json::{Map, Value};
 
-pub(crate) type Shared = Arc<Map<String, Value>>;
+use crate::evaluated::Evaluated;
+
+pub(crate) type Shared = Arc<Evaluated>;
+
+/// The rules of a result, and the values of the conditions that their texts refer to.
+#[derive(PartialEq, Eq, Hash)]
+pub(crate) struct ResultKey {
+    /// The numbers of what the rules assign, in the order of the rules.
+    pub(crate) rules: Box<[u64]>,
+    /// Empty for rules without references.
+    pub(crate) referenced: Box<str>,
+}
 
 /// Bytes of the results that the cache alone holds, as estimated by [`weight`].
 const MAX_LATEST_BYTES: usize = 4 * 1024 * 1024;
@@ -22,8 +33,7 @@ pub(crate) struct ResultCache {
 }
 
 struct CacheState {
-    /// Keys are the numbers of what the rules assign, in the order of the rules.
-    by_rules: HashMap<Box<[u64]>, Weak<Map<String, Value>>>,
+    by_rules: HashMap<ResultKey, Weak<Evaluated>>,
     /// At this number of entries, those of dropped results are removed.
     sweep_at: usize,
     latest: VecDeque<(Shared, usize)>,
@@ -49,11 +59,7 @@ impl ResultCache {
     }
 
     /// The cached result, or else that of `evaluate`.
-    pub(crate) fn get(
-        &self,
-        key: Box<[u64]>,
-        evaluate: impl FnOnce() -> Map<String, Value>,
-    ) -> Shared {
+    pub(crate) fn get(&self, key: ResultKey, evaluate: impl FnOnce() -> Evaluated) -> Shared {
         let known = self.lock().by_rules.get(&key).and_then(Weak::upgrade);
         known.unwrap_or_else(|| {
             let result = Arc::new(evaluate());
@@ -68,13 +74,13 @@ impl ResultCache {
 }
 
 impl CacheState {
-    fn insert(&mut self, key: Box<[u64]>, result: &Shared) {
+    fn insert(&mut self, key: ResultKey, result: &Shared) {
         if self.by_rules.len() >= self.sweep_at {
             self.by_rules.retain(|_, result| result.strong_count() > 0);
             self.sweep_at = MIN_SWEEP_ENTRIES.max(2 * self.by_rules.len());
         }
         self.by_rules.insert(key, Arc::downgrade(result));
-        let weight = weight(result);
+        let weight = weight(&result.values);
         self.latest.push_back((result.clone(), weight));
         self.weight += weight;
         while self.weight > MAX_LATEST_BYTES
@@ -108,11 +114,21 @@ mod tests {
 
     use super::*;
 
-    fn evaluated(number: u64) -> impl FnOnce() -> Map<String, Value> {
-        move || Map::from_iter([(number.to_string(), json!("x".repeat(10_000)))])
+    fn evaluated(number: u64) -> impl FnOnce() -> Evaluated {
+        move || Evaluated {
+            values: Map::from_iter([(number.to_string(), json!("x".repeat(10_000)))]),
+            errors: Vec::new(),
+        }
     }
 
-    fn unknown() -> Map<String, Value> {
+    fn key(number: u64) -> ResultKey {
+        ResultKey {
+            rules: [number].into(),
+            referenced: Box::default(),
+        }
+    }
+
+    fn unknown() -> Evaluated {
         panic!("the result is cached")
     }
 
@@ -120,10 +136,10 @@ mod tests {
     fn held_results_are_found_and_few_others_are_kept() {
         let results = ResultCache::new();
         let held: Vec<Shared> = (0..3_000)
-            .map(|number| results.get([number].into(), evaluated(number)))
+            .map(|number| results.get(key(number), evaluated(number)))
             .collect();
         for (number, held) in (0..).zip(&held) {
-            let found = results.get([number].into(), unknown);
+            let found = results.get(key(number), unknown);
             assert!(Arc::ptr_eq(&found, held));
         }
         drop(held);
@@ -141,16 +157,17 @@ mod tests {
     #[test]
     fn the_latest_result_is_found_without_a_holder() {
         let results = ResultCache::new();
-        results.get([1].into(), evaluated(1));
-        results.get([1].into(), unknown);
+        results.get(key(1), evaluated(1));
+        results.get(key(1), unknown);
     }
 
     #[test]
     fn entries_of_dropped_results_are_removed() {
         let results = ResultCache::new();
         for number in 0..50_000 {
-            results.get([number].into(), || {
-                Map::from_iter([("x".to_owned(), json!("y".repeat(90_000)))])
+            results.get(key(number), || Evaluated {
+                values: Map::from_iter([("x".to_owned(), json!("y".repeat(90_000)))]),
+                errors: Vec::new(),
             });
         }
         assert!(results.lock().by_rules.len() <= MIN_SWEEP_ENTRIES + 1);

@@ -10,15 +10,24 @@ use serde_json::Value;
 use crate::limits::{MAX_GLOBS_OF_SET, MAX_RULES};
 use crate::problem::{Problems, kind};
 use crate::rule::Rule;
+use crate::sets::Sets;
 use crate::size::Size;
 
-/// Rules in their order.
+/// Rules in their order, with the sets that their conditions name.
 #[derive(Clone)]
-pub struct RuleSet(Arc<[Rule]>);
+pub struct RuleSet {
+    rules: Arc<[Rule]>,
+    sets: Sets,
+}
 
 impl RuleSet {
     /// Reads a list of rules, or returns all its problems, with JSON pointers from the list.
     pub fn parse(rules: &Value) -> Result<Self, Problems> {
+        Self::parse_with(rules, Sets::default())
+    }
+
+    /// Reads a list of rules whose conditions may name these sets.
+    pub fn parse_with(rules: &Value, sets: Sets) -> Result<Self, Problems> {
         let mut problems = Problems::default();
         let Value::Array(list) = rules else {
             problems.push("", None, format!("rules are a list, found {}", kind(rules)));
@@ -29,7 +38,7 @@ impl RuleSet {
             return Err(problems);
         }
         let mut parsed = Vec::with_capacity(list.len());
-        let mut size = Size::default();
+        let mut size = Size::of_sets(&sets);
         let mut globs_left = MAX_GLOBS_OF_SET + 1;
         let mut first: HashMap<&str, usize> = HashMap::new();
         for (index, value) in list.iter().enumerate() {
@@ -55,16 +64,22 @@ impl RuleSet {
             }
         }
         problems.into_result()?;
-        Self::from_rules(parsed)
+        Self::with_sets(parsed, sets)
     }
 
     /// Makes a set of rules. Fails if two rules have the same id, or the set is too large.
     pub fn from_rules(rules: Vec<Rule>) -> Result<Self, Problems> {
+        Self::with_sets(rules, Sets::default())
+    }
+
+    /// Makes a set of rules whose conditions name these sets. Fails if two rules have the same id,
+    /// a set is missing, or the set is too large.
+    pub fn with_sets(rules: Vec<Rule>, sets: Sets) -> Result<Self, Problems> {
         let mut problems = Problems::default();
         if rules.len() > MAX_RULES {
             problems.push("", None, too_many(rules.len()));
         }
-        let mut size = Size::default();
+        let mut size = Size::of_sets(&sets);
         rules.iter().for_each(|rule| size += rule.size());
         if let Some(excess) = size.excess() {
             problems.push("", None, excess);
@@ -77,13 +92,25 @@ impl RuleSet {
                 problems.push(&format!("/{index}/ruleId"), Some(rule.id()), message);
             }
         }
+        let linked = rules.iter().enumerate();
+        let linked = linked
+            .map(|(index, rule)| rule.linked(&sets, index, &mut problems))
+            .collect();
         problems.into_result()?;
-        Ok(Self(rules.into()))
+        Ok(Self {
+            rules: linked,
+            sets,
+        })
     }
 
     /// The rules, in their order.
     pub fn rules(&self) -> &[Rule] {
-        &self.0
+        &self.rules
+    }
+
+    /// The sets that conditions can name.
+    pub fn sets(&self) -> &Sets {
+        &self.sets
     }
 
     /// The rule with this id.
@@ -91,7 +118,7 @@ impl RuleSet {
         self.rules().iter().find(|rule| rule.id() == id)
     }
 
-    /// The list of rules as JSON. Parsing it gives an equal set.
+    /// The list of rules as JSON. Parsing it with the same sets gives an equal set.
     pub fn to_value(&self) -> Value {
         self.rules().iter().map(Rule::to_value).collect()
     }
@@ -107,7 +134,8 @@ fn duplicate(earlier: usize) -> String {
 
 impl PartialEq for RuleSet {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || self.rules() == other.rules()
+        self.sets == other.sets
+            && (Arc::ptr_eq(&self.rules, &other.rules) || self.rules() == other.rules())
     }
 }
 

@@ -8,6 +8,7 @@ use crate::attributes::Attributes;
 use crate::bit_set::BitSet;
 use crate::cache::GenerationCache;
 use crate::conditions::Conditions;
+use crate::patterns::SetMatches;
 use crate::rule::Rule;
 use crate::set::RuleSet;
 
@@ -91,11 +92,12 @@ impl Table {
             return bit_set;
         }
         let mut bit_set = column.without_condition.clone();
+        let mut sets = SetMatches::default();
         for row in &column.with_condition {
             let Row { rule, mapping } = self.rows[*row];
             let mapping = &self.set.rules()[rule].conditions().mappings()[mapping];
             let patterns = mapping.get(name);
-            if patterns.is_some_and(|patterns| patterns.match_value(value)) {
+            if patterns.is_some_and(|patterns| patterns.match_with(value, &mut sets)) {
                 bit_set.insert(*row);
             }
         }

@@ -15,6 +15,7 @@ mod instance;
 mod log;
 mod machine;
 mod metadata;
+mod mounts;
 mod payload;
 mod process;
 mod registration;

@@ -1,4 +1,4 @@
-//! The payload of a task: its command, environment, time limit, memory limit and artifacts.
+//! The payload of a task: its command, environment, limits, artifacts and mounts.
 //!
 //! Errors become lines of the task's log, so they are written for the author of the task.
 
@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use domain::time::Timestamp;
 use serde_json::{Map, Value};
+
+use crate::mounts::{self, Mount};
 
 const MAX_ARGUMENTS: usize = 10_000;
 /// Linux's limit for one argument.
@@ -18,7 +20,14 @@ const DEFAULT_RUN_TIME: Duration = Duration::from_secs(60 * 60);
 /// A task does not outlive its deadline, which is at most some days away.
 const MAX_RUN_TIME: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 const MAX_MEMORY_MIB: u64 = 1 << 22;
-const KEYS: [&str; 5] = ["command", "env", "maxRunTime", "maxMemoryMiB", "artifacts"];
+const KEYS: [&str; 6] = [
+    "command",
+    "env",
+    "maxRunTime",
+    "maxMemoryMiB",
+    "artifacts",
+    "mounts",
+];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Payload {
@@ -29,6 +38,7 @@ pub(crate) struct Payload {
     /// Memory that each process of the task may map.
     pub(crate) max_memory_mib: Option<u64>,
     pub(crate) artifacts: Vec<Artifact>,
+    pub(crate) mounts: Vec<Mount>,
 }
 
 /// A file or directory to upload when the command has ended.
@@ -78,6 +88,10 @@ impl Payload {
             ),
             max_memory_mib: reader.number(fields, "maxMemoryMiB", MAX_MEMORY_MIB),
             artifacts: reader.artifacts(fields.get("artifacts")),
+            mounts: mounts::read(fields.get("mounts")).unwrap_or_else(|errors| {
+                reader.problems.extend(errors);
+                Vec::new()
+            }),
         };
         if reader.problems.is_empty() {
             Ok(read)

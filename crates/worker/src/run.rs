@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::future::pending;
+use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::pin::pin;
@@ -22,6 +23,7 @@ use crate::guardian::Guardian;
 use crate::identity::Identity;
 use crate::log::RunLog;
 use crate::machine::pause;
+use crate::mounts;
 use crate::payload::{Payload, PayloadErrors};
 use crate::process::{CommandSpec, Process};
 use crate::stop::{Stop, Stops};
@@ -167,6 +169,9 @@ async fn work(site: &RunContext, claim: &Claim, tenure: &Tenure, log: &RunLog) -
             return Some(Outcome::Exception(Reason::InternalError));
         }
     };
+    if let Some(reason) = unpack_mounts(&payload, &folder, log).await {
+        return Some(Outcome::Exception(reason));
+    }
     let start = Instant::now();
     let end = match execute(site, claim, &payload, &folder, tenure, log).await {
         Ok(end) => end,
@@ -180,6 +185,36 @@ async fn work(site: &RunContext, claim: &Claim, tenure: &Tenure, log: &RunLog) -
         return Some(outcome);
     }
     Some(Outcome::Failed)
+}
+
+/// Unpacks the archives of the payload. Returns why the task cannot run.
+async fn unpack_mounts(payload: &Payload, folder: &Path, log: &RunLog) -> Option<Reason> {
+    if payload.mounts.is_empty() {
+        return None;
+    }
+    let (mounts, folder) = (payload.mounts.clone(), folder.to_owned());
+    let unpacking = tokio::task::spawn_blocking(move || mounts::unpack_all(&mounts, &folder));
+    match unpacking.await {
+        Ok(Ok(n_entries)) => {
+            log.say(&format!(
+                "unpacked {n_entries} files and folders of payload.mounts"
+            ));
+            None
+        }
+        Ok(Err(error)) => {
+            log.say(&format!("cannot unpack payload.mounts: {error}"));
+            let ours = [ErrorKind::StorageFull, ErrorKind::PermissionDenied];
+            Some(if ours.contains(&error.kind()) {
+                Reason::InternalError
+            } else {
+                Reason::MalformedPayload
+            })
+        }
+        Err(_) => {
+            log.say("the worker failed to unpack payload.mounts");
+            Some(Reason::InternalError)
+        }
+    }
 }
 
 /// Runs the command to its end, and kills its remaining processes.
@@ -286,7 +321,7 @@ fn outcome_of(
 /// An argument list that is too long is an error of the task; other failures are ours.
 fn not_started(problem: &std::io::Error, claim: &Claim, log: &RunLog) -> Outcome {
     log.say(&format!("cannot start the command: {problem}"));
-    if problem.kind() == std::io::ErrorKind::ArgumentListTooLong {
+    if problem.kind() == ErrorKind::ArgumentListTooLong {
         return Outcome::Exception(Reason::MalformedPayload);
     }
     tracing::error!("cannot start the command of {}: {problem}", claim.run);

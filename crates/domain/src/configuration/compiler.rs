@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use rules::{Attributes, Evaluator, Pattern};
+use rules::{Attributes, EvaluationError, Evaluator, Pattern};
 use serde_json::{Map, Value};
 
 use super::compiled::{CompiledLaunchConfig, CompiledPool, CompiledProvider};
@@ -11,7 +11,7 @@ use super::given_ids::{GivenIds, IdAssignment};
 use super::places::{list_values, places};
 use super::problem::{Problem, Problems, below};
 use super::provider_catalog::{Place, ProviderCatalog, ProviderEntry, WorkerSource};
-use super::settings::{PoolSettings, ProviderOptions, Reader, differing_key};
+use super::settings::{PoolSettings, ProviderOptions, Reader, differing_key, is_setting};
 use super::{WorkerType, named_providers};
 use crate::id::{LaunchConfigId, ProviderId};
 use crate::image_reference::references;
@@ -96,6 +96,9 @@ impl<'a> Compiler<'a> {
         }
         let attributes = worker_type.attributes();
         let values = self.evaluator.evaluate(&attributes);
+        let errors = &values.errors;
+        self.problems
+            .add_evaluation(&attributes, errors, is_setting);
         let mut reader = Reader {
             evaluator: self.evaluator,
             attributes: &attributes,
@@ -174,6 +177,7 @@ impl<'a> Compiler<'a> {
         let place = opt_in.entry.places.first().cloned().unwrap_or_default();
         let attributes = opt_in.attributes_at(&place);
         let values = self.evaluator.evaluate(&attributes);
+        self.add_errors(opt_in, &attributes, &values.errors);
         self.count(1, 0);
         if let Some(key) = differing_key(opt_in.values, &values) {
             self.wrong(&attributes, &below("", key), OF_THE_POOL);
@@ -271,6 +275,7 @@ impl<'a> Compiler<'a> {
         attributes: &Attributes,
     ) -> Option<Outcome> {
         let result = self.evaluator.evaluate(attributes);
+        self.add_errors(opt_in, attributes, &result.errors);
         let mut reader = Reader {
             evaluator: self.evaluator,
             attributes,
@@ -356,6 +361,13 @@ impl<'a> Compiler<'a> {
         };
         set_id(configuration, given);
         id_of(pool_id, configuration).map_err(|bad| bad.to_string())
+    }
+
+    /// Sections of other providers are not used.
+    fn add_errors(&mut self, opt_in: &OptIn<'_>, at: &Attributes, errors: &[EvaluationError]) {
+        let section = &opt_in.options.section;
+        let is_used = |key: &str| key == section || is_setting(key);
+        self.problems.add_evaluation(at, errors, is_used);
     }
 
     fn wrong(&mut self, attributes: &Attributes, pointer: &str, message: impl Into<String>) {

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use rules::{Attributes, longest_ascending};
+use rules::{Attributes, Rule, longest_ascending};
 use serde_json::{Value, json};
 
 use super::lineup::CompletedLaunchConfig;
@@ -265,7 +265,7 @@ fn compare(
 pub enum RuleChange {
     Added,
     Removed,
-    /// Pointers are into the rule.
+    /// Pointers are into the rule, or `/sets/NAME` for a set that its conditions name.
     Changed(Vec<ValueChange>),
     /// Its position among the rules of both versions changed.
     Moved,
@@ -293,8 +293,10 @@ pub fn rule_changes(before: &Configuration, after: &Configuration) -> Vec<(Strin
             changes.push((rule.id().to_owned(), RuleChange::Added));
             continue;
         };
-        if old != rule {
-            let values = value_changes(&old.to_value(), &rule.to_value());
+        let sets = set_changes(old, rule, before, after);
+        if old != rule || !sets.is_empty() {
+            let mut values = value_changes(&old.to_value(), &rule.to_value());
+            values.extend(sets);
             changes.push((rule.id().to_owned(), RuleChange::Changed(values)));
         }
         if !known.get(rule.id()).is_some_and(|at| in_order.contains(at)) {
@@ -308,4 +310,32 @@ pub fn rule_changes(before: &Configuration, after: &Configuration) -> Vec<(Strin
         .filter(|rule| after.rules.get(rule.id()).is_none());
     changes.extend(gone.map(|rule| (rule.id().to_owned(), RuleChange::Removed)));
     changes
+}
+
+/// The changes of the sets that both versions of a rule name.
+fn set_changes(
+    old: &Rule,
+    new: &Rule,
+    before: &Configuration,
+    after: &Configuration,
+) -> Vec<ValueChange> {
+    let names = |rule: &Rule| -> BTreeSet<String> {
+        let mappings = rule.conditions().mappings().iter();
+        let patterns = mappings.flat_map(|mapping| mapping.iter().map(|(_, patterns)| patterns));
+        patterns
+            .flat_map(|patterns| patterns.set_names().map(str::to_owned))
+            .collect()
+    };
+    let both = names(old);
+    let both = both.intersection(&names(new)).cloned().collect::<Vec<_>>();
+    let changed = both.into_iter().filter_map(|name| {
+        let value = |of: &Configuration| of.rules.sets().get(&name).map(|set| json!(set));
+        let (before, after) = (value(before), value(after));
+        (before != after).then(|| ValueChange {
+            pointer: below("/sets", &name),
+            before,
+            after,
+        })
+    });
+    changed.collect()
 }

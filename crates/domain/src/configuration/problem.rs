@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use rules::{Attributes, Evaluator};
+use rules::{Attributes, EvaluationError, Evaluator};
 
 /// Maximum number of errors that are listed.
 const MAX_PROBLEMS: usize = 50;
@@ -39,12 +39,20 @@ impl Problem {
         }
     }
 
-    /// Whether the other is the same error, by the same rules, in another evaluation.
+    /// Whether the other is the same error in another evaluation.
     fn is_like(&self, other: &Self) -> bool {
         self.attributes.is_some()
             && other.attributes.is_some()
-            && (&self.pointer, &self.message, &self.rules)
-                == (&other.pointer, &other.message, &other.rules)
+            && (&self.pointer, &self.message) == (&other.pointer, &other.message)
+    }
+
+    /// Counts the same error in another evaluation. The rules that both have in common cause it,
+    /// if there are any.
+    fn join(&mut self, other: &Self) {
+        self.n_similar += 1;
+        if self.rules.iter().any(|rule| other.rules.contains(rule)) {
+            self.rules.retain(|rule| other.rules.contains(rule));
+        }
     }
 
     pub(super) fn with_attributes(mut self, attributes: &Attributes) -> Self {
@@ -77,7 +85,7 @@ impl fmt::Display for Problem {
 impl Problems {
     pub fn add(&mut self, problem: Problem) {
         if let Some(known) = self.listed.iter_mut().find(|known| known.is_like(&problem)) {
-            known.n_similar += 1;
+            known.join(&problem);
             return;
         }
         match self.listed.len() < MAX_PROBLEMS {
@@ -132,14 +140,34 @@ impl Problems {
         });
     }
 
-    pub(super) fn add_rules(&mut self, wrong: &rules::Problems) {
+    /// Adds the errors of the rules or of the sets, which are at this pointer.
+    pub(super) fn add_rules(&mut self, at: &str, wrong: &rules::Problems) {
         for problem in wrong.list() {
             self.add(Problem {
-                pointer: format!("/rules{}", problem.path),
+                pointer: format!("{at}{}", problem.path),
                 message: problem.message.clone(),
                 rules: problem.rule_id.iter().cloned().collect(),
                 ..Problem::default()
             });
+        }
+    }
+
+    /// Adds the errors of an evaluation in the values of these keys. Other values are not used.
+    pub(super) fn add_evaluation(
+        &mut self,
+        attributes: &Attributes,
+        errors: &[EvaluationError],
+        is_used: impl Fn(&str) -> bool,
+    ) {
+        for error in errors {
+            let key = error.pointer.split('/').nth(1).unwrap_or_default();
+            if is_used(&key.replace("~1", "/").replace("~0", "~")) {
+                self.add(Problem {
+                    rules: vec![error.rule_id.clone()],
+                    ..Problem::at(&error.pointer, error.message.as_str())
+                        .with_attributes(attributes)
+                });
+            }
         }
     }
 
@@ -162,8 +190,13 @@ impl Problems {
         self.listed.iter()
     }
 
-    /// `Ok` if there are no errors.
-    pub(crate) fn into_result(self) -> Result<(), Self> {
+    /// `Ok` if there are no errors. Others may follow from missing providers, and are left out if
+    /// there are any.
+    pub(crate) fn into_result(mut self) -> Result<(), Self> {
+        if self.n_missing_providers > 0 {
+            self.listed.truncate(self.n_missing_providers);
+            self.n_more = 0;
+        }
         match self.is_empty() {
             true => Ok(()),
             false => Err(self),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use rules::{Attributes, Evaluator, Pattern};
+use rules::{Attributes, Evaluator, Pattern, did_you_mean};
 use serde_json::{Map, Value};
 
 use super::places;
@@ -217,9 +217,14 @@ impl Reader<'_> {
                 None => {
                     let known: Vec<&str> =
                         catalog.providers.keys().map(ProviderId::as_str).collect();
+                    let end = match did_you_mean(name, known.iter().copied()) {
+                        meant if meant.is_empty() => ".".to_owned(),
+                        meant => meant,
+                    };
                     let text = format!(
-                        "{name:?} is not a provider; the providers are: {}. Correct the name, or \
-                         add the section [providers.{name}] to the configuration of the server",
+                        "{name:?} is not a provider{end} The providers are: {}. Correct the name, \
+                         or add the section [providers.{name}] to the configuration of the server \
+                         (`fleetwright config example` has some)",
                         known.join(", ")
                     );
                     let rules = rules_behind(self.evaluator, self.attributes, &pointer);

@@ -9,6 +9,7 @@ use super::*;
 
 mod bounds;
 mod edges;
+mod extended;
 mod regions;
 
 fn place(pairs: &[(&str, &str)]) -> Place {
@@ -109,7 +110,7 @@ fn the_example_of_rfc_124_compiles_to_two_pools_without_launches() {
     .into_iter()
     .collect();
     assert_eq!(
-        Value::Object((*compilation.evaluator().evaluate(&attributes)).clone()),
+        Value::Object(compilation.evaluator().evaluate(&attributes).values.clone()),
         json!({
             "scalingRatio": 1,
             "owner": "build-team@my-open-source-project.com",
@@ -360,7 +361,7 @@ fn each_error_names_its_pointer_and_rule() {
         ),
         (
             json!({"providers": {"ec3": {}}}),
-            "/providers/ec3: \"ec3\" is not a provider; the providers are: datacentre, ec2, other. Correct the name, or add the section [providers.ec3] to the configuration of the server (rule \"extra\")",
+            "/providers/ec3: \"ec3\" is not a provider, did you mean \"ec2\"? The providers are: datacentre, ec2, other. Correct the name, or add the section [providers.ec3] to the configuration of the server (`fleetwright config example` has some) (rule \"extra\")",
         ),
         (
             json!({"providers": {"broken": {}}}),
@@ -503,9 +504,10 @@ fn a_missing_provider_is_reported_once_and_nothing_that_follows_from_it() {
     let told = compile(&["a", "b", "c"], &rules).unwrap_err().to_string();
     assert_eq!(
         told,
-        "with workerType=a and 2 more: /providers/nowhere: \"nowhere\" is not a provider; the \
+        "with workerType=a and 2 more: /providers/nowhere: \"nowhere\" is not a provider. The \
          providers are: datacentre, ec2, other. Correct the name, or add the section \
-         [providers.nowhere] to the configuration of the server (rule \"a\")"
+         [providers.nowhere] to the configuration of the server (`fleetwright config example` has \
+         some) (rule \"a\")"
     );
 }
 

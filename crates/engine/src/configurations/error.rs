@@ -6,6 +6,7 @@ use domain::configuration::{LineupError, Problems};
 use domain::launch_config::BadLaunchConfigs;
 use store::StoreError;
 
+use super::refusals::PoolRefusal;
 use crate::pools::PoolError;
 
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +22,9 @@ pub enum ConfigurationError {
     /// A provider or a schema refuses one of its pools.
     #[error("{0}")]
     Refused(String),
+    /// A part of `Refused`, before the refusals of all pools are joined.
+    #[error("{0}")]
+    RefusedPool(PoolRefusal),
     /// A provider cannot validate now.
     #[error("{0}")]
     ProviderSetupFailed(String),
@@ -62,17 +66,4 @@ impl From<&Problems> for ConfigurationError {
             false => Self::Unusable(text),
         }
     }
-}
-
-/// An error at a place of a result, with the rules that made the value.
-pub(super) fn error_line(pointer: &str, message: &str, rules: &[String]) -> String {
-    let by = match rules {
-        [] => String::new(),
-        [rule] => format!(" (rule {rule:?})"),
-        rules => {
-            let named: Vec<String> = rules.iter().map(|rule| format!("{rule:?}")).collect();
-            format!(" (rules {})", named.join(", "))
-        }
-    };
-    format!("{pointer} {message}{by}")
 }

@@ -8,7 +8,7 @@ use domain::configuration::{Compilation, CompiledPool, rules_behind};
 
 use super::ConfigurationError;
 use super::compilation_cache::Purpose;
-use super::error::error_line;
+use super::refusals::{PoolRefusal, RefusedValue, Refuser};
 use super::schema_cache::{SchemaDigest, schema_digest};
 use crate::Engine;
 
@@ -66,10 +66,17 @@ impl<'a> SchemaCheck<'a> {
                 PayloadSchema::compile(&schema).map(drop)
             });
             compiling.await?.map_err(|bad| {
-                let rules = rules_behind(compilation.evaluator(), &attributes, "/payloadSchema");
-                let what = error_line("/payloadSchema", &bad.to_string(), &rules);
-                let text = format!("With {attributes}:\n{what}");
-                ConfigurationError::Refused(text)
+                let pointer = "/payloadSchema";
+                ConfigurationError::RefusedPool(PoolRefusal {
+                    worker_type: compiled.worker_type.clone(),
+                    by: Refuser::Server,
+                    errors: vec![RefusedValue {
+                        rules: rules_behind(compilation.evaluator(), &attributes, pointer),
+                        attributes,
+                        pointer: pointer.to_owned(),
+                        message: bad.to_string(),
+                    }],
+                })
             })?;
             self.valid.insert(digest);
         }

@@ -18,15 +18,12 @@ use serde_json::{Map, Value, json};
 
 use super::ConfigurationError;
 use super::compilation_cache::{PreviousState, Purpose};
-use super::error::error_line;
+use super::refusals::{PoolRefusal, Refusals, RefusedValue, Refuser};
 use super::schema_check::SchemaCheck;
 use crate::Engine;
 use crate::image_references::{self, MissingImages, ResolvedConfigs};
 use crate::pools::{PoolError, check_config};
 use crate::strategy_services::BadService;
-
-/// At most this many invalid pools are reported.
-const MAX_REPORTED: usize = 10;
 
 /// The pools to write.
 #[derive(Clone, Default)]
@@ -95,7 +92,7 @@ pub(super) async fn validate_pools(
     after: &Compilation,
 ) -> Result<DesiredPools, ConfigurationError> {
     let mut judged = DesiredPools::default();
-    let (mut refused, mut n_refused) = (Vec::new(), 0_usize);
+    let mut refusals = Refusals::default();
     let known = before.and_then(|before| before.compilation.as_ref());
     let mut schemas = SchemaCheck::new(engine, purpose);
     for compiled in &after.pools {
@@ -111,20 +108,15 @@ pub(super) async fn validate_pools(
         }
         match validate_pool(engine, purpose, after, compiled, &mut schemas, &mut judged).await {
             Ok(pool) => judged.pools.push(pool),
-            Err(ConfigurationError::Refused(text)) => {
-                n_refused += 1;
-                if n_refused <= MAX_REPORTED {
-                    refused.push(text);
-                }
-            }
+            Err(ConfigurationError::Refused(text)) => refusals.add_text(text),
+            Err(ConfigurationError::RefusedPool(refusal)) => refusals.add(refusal),
             Err(other) => return Err(other),
         }
         // Other async tasks get their turn between two pools.
         tokio::task::yield_now().await;
     }
-    if !refused.is_empty() {
-        let message = refusal_message(&refused, n_refused);
-        return Err(ConfigurationError::Refused(message));
+    if !refusals.is_empty() {
+        return Err(ConfigurationError::Refused(refusals.to_string()));
     }
     let remaining: BTreeSet<&WorkerType> =
         after.pools.iter().map(|pool| &pool.worker_type).collect();
@@ -136,14 +128,6 @@ pub(super) async fn validate_pools(
         .map(|worker_type| worker_type.pool_id().clone())
         .collect();
     Ok(judged)
-}
-
-fn refusal_message(refused: &[String], n_refused: usize) -> String {
-    let more = match n_refused.saturating_sub(MAX_REPORTED) {
-        0 => String::new(),
-        more => format!("\n\n{more} more worker types are refused."),
-    };
-    format!("{}{more}\n\nNothing was changed.", refused.join("\n\n"))
 }
 
 async fn validate_pool(
@@ -242,13 +226,17 @@ fn check_definition(
     );
     judged.map_err(|invalid| {
         let attributes = compiled.worker_type.attributes();
-        let lines = invalid.problems.iter().map(|problem| {
-            let rules = rules_behind(compilation.evaluator(), &attributes, &problem.pointer);
-            error_line(&problem.pointer, &problem.message, &rules)
+        let errors = invalid.problems.iter().map(|problem| RefusedValue {
+            attributes: attributes.clone(),
+            pointer: problem.pointer.clone(),
+            message: problem.message.clone(),
+            rules: rules_behind(compilation.evaluator(), &attributes, &problem.pointer),
         });
-        let lines: Vec<String> = lines.collect();
-        let text = format!("With {attributes}:\n{}", lines.join("\n"));
-        ConfigurationError::Refused(text)
+        ConfigurationError::RefusedPool(PoolRefusal {
+            worker_type: compiled.worker_type.clone(),
+            by: Refuser::Server,
+            errors: errors.collect(),
+        })
     })
 }
 
@@ -266,9 +254,16 @@ fn check_strategy_service(
         };
         let attributes = compiled.worker_type.attributes();
         let pointer = "/externalStrategy";
-        let rules = rules_behind(compilation.evaluator(), &attributes, pointer);
-        let line = error_line(pointer, &why, &rules);
-        ConfigurationError::Refused(format!("With {attributes}:\n{line}"))
+        ConfigurationError::RefusedPool(PoolRefusal {
+            worker_type: compiled.worker_type.clone(),
+            by: Refuser::Server,
+            errors: vec![RefusedValue {
+                rules: rules_behind(compilation.evaluator(), &attributes, pointer),
+                attributes,
+                pointer: pointer.to_owned(),
+                message: why,
+            }],
+        })
     })
 }
 
@@ -343,7 +338,7 @@ fn refusal_by_provider<'a>(
     config_of: impl Fn(usize) -> Option<&'a CompiledLaunchConfig>,
     invalid: &Invalid,
 ) -> ConfigurationError {
-    let lines = invalid.problems.iter().map(|problem| {
+    let errors = invalid.problems.iter().map(|problem| {
         let rest = problem.pointer.strip_prefix("/launchConfigs/");
         let (index, rest) =
             rest.map_or(("", ""), |rest| rest.split_once('/').unwrap_or((rest, "")));
@@ -359,19 +354,19 @@ fn refusal_by_provider<'a>(
             }
             None => (compiled.worker_type.attributes(), problem.pointer.clone()),
         };
-        let rules = rules_behind(compilation.evaluator(), &attributes, &pointer);
-        format!(
-            "with {attributes}: {}",
-            error_line(&pointer, &problem.message, &rules)
-        )
+        RefusedValue {
+            rules: rules_behind(compilation.evaluator(), &attributes, &pointer),
+            attributes,
+            pointer,
+            message: problem.message.clone(),
+        }
     });
-    let lines: Vec<String> = lines.map(|line| format!("* {line}")).collect();
-    let text = format!(
-        "The provider {} refuses the worker type {} (schema {}):\n{}",
-        provider.id,
-        compiled.worker_type,
-        invalid.schema,
-        lines.join("\n")
-    );
-    ConfigurationError::Refused(text)
+    ConfigurationError::RefusedPool(PoolRefusal {
+        worker_type: compiled.worker_type.clone(),
+        by: Refuser::Provider {
+            id: provider.id.to_string(),
+            schema: invalid.schema.to_string(),
+        },
+        errors: errors.collect(),
+    })
 }

@@ -8,7 +8,6 @@ use access::certificate::Certificate;
 use api_client::Credentials;
 
 use super::ConfigFile;
-use super::owner_hint::with_owner_file;
 use crate::failure::Failure;
 
 /// The options that select the server.
@@ -30,12 +29,12 @@ pub(crate) fn from_environment(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Selects the source of each setting.
+/// Selects the source of each setting. `None`: nothing is configured.
 pub(crate) fn resolve(
     flags: &Flags,
     variable: &dyn Fn(&str) -> Option<String>,
     file: &ConfigFile,
-) -> Result<Settings, Failure> {
+) -> Result<Option<Settings>, Failure> {
     let from_flag = flags.profile.is_some();
     let name = flags.profile.clone().or(variable("FLEETWRIGHT_PROFILE"));
     let profile = file.profile(name.as_deref())?;
@@ -46,12 +45,6 @@ pub(crate) fn resolve(
         (None, true) => profile.root_url.clone().or(of_environment),
         (None, false) => of_environment.or(profile.root_url.clone()),
     };
-    let root_url = root_url.ok_or_else(|| {
-        Failure::usage("no server configured").with_hint(with_owner_file(
-            "set --root-url, TASKCLUSTER_ROOT_URL or root_url in the settings file",
-        ))
-    })?;
-
     let of_profile = || {
         let token = match (&profile.access_token, &profile.access_token_file) {
             (Some(token), _) => Some(token.clone()),
@@ -73,10 +66,20 @@ pub(crate) fn resolve(
             None => of_profile()?,
         }
     };
-    Ok(Settings {
+    let Some(root_url) = root_url else {
+        return match credentials {
+            None => Ok(None),
+            Some(_) => Err(
+                Failure::usage("credentials are set, but no server").with_hint(
+                    "set --root-url, TASKCLUSTER_ROOT_URL or root_url in the settings file",
+                ),
+            ),
+        };
+    };
+    Ok(Some(Settings {
         root_url: root_url.trim_end_matches('/').to_owned(),
         credentials,
-    })
+    }))
 }
 
 /// The credentials of the three variables with this prefix.
@@ -163,6 +166,9 @@ mod tests {
         let file = ConfigFile::parse(FILE).unwrap();
         resolve(&flags, &variable, &file)
             .map(|settings| {
+                let Some(settings) = settings else {
+                    return ("none".to_owned(), "nobody".to_owned());
+                };
                 let client = settings
                     .credentials
                     .map_or("nobody".to_owned(), |c| c.client_id);

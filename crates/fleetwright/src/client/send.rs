@@ -1,5 +1,6 @@
 //! Sends calls, with retries.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use access::slugid;
@@ -81,6 +82,17 @@ impl Client {
     /// The address of the server, without a slash at its end.
     pub(crate) fn root_url(&self) -> &str {
         self.api.root_url()
+    }
+
+    /// Whether the server is one of this machine, by its address.
+    pub(crate) fn is_on_this_machine(&self) -> bool {
+        let url = self.root_url().parse::<Url>().ok();
+        let host = url.as_ref().and_then(Url::host_str).unwrap_or_default();
+        let host = host.trim_matches(['[', ']']);
+        host == "localhost"
+            || host
+                .parse::<IpAddr>()
+                .is_ok_and(|address| address.is_loopback())
     }
 
     pub(crate) fn credentials(&self) -> Option<&Credentials> {

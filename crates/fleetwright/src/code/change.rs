@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::definitions::{Definitions, Item, worker_types};
+use super::effects;
 use super::kind::{Kind, STATIC_CLIENT};
 use super::server::{ServerItem, ServerState};
 
@@ -84,6 +85,8 @@ pub(super) struct Plan {
     pub(super) conflicts: Vec<String>,
     /// Errors in definitions.
     pub(super) errors: Vec<String>,
+    /// Probably misspelt parts, which are not refused.
+    pub(super) warnings: Vec<String>,
     /// The launch configs that the server would create for pools defined by hand.
     pub(super) made: BTreeMap<String, BTreeSet<String>>,
 }
@@ -285,6 +288,22 @@ impl Plan {
                     change.id
                 ));
             }
+        }
+    }
+
+    /// The changes that concern these pools, with the effects on them alone.
+    pub(super) fn about(&self, pools: &[String]) -> Self {
+        let changes = self.changes.iter().filter_map(|change| {
+            let is_pool = change.kind == Kind::WorkerPool && pools.contains(&change.id);
+            let effects = effects::of_pools(change.effects.as_ref().unwrap_or(&Value::Null), pools);
+            (is_pool || effects.is_some()).then(|| Change {
+                effects,
+                ..change.clone()
+            })
+        });
+        Self {
+            changes: changes.collect(),
+            ..Self::default()
         }
     }
 

@@ -8,12 +8,17 @@ use serde_json::Value;
 
 use super::kind::Kind;
 use super::ownership::Ownership;
+use crate::rule_lines::RuleLines;
 
 /// One item in a file.
 #[derive(Debug)]
 pub(super) struct Item {
     /// The file, and the position in it.
     pub(super) place: String,
+    /// The file, `-` for standard input.
+    pub(super) file: String,
+    /// The position in the file, as a JSON pointer.
+    pub(super) pointer: String,
     /// All writable fields, without the id.
     pub(super) content: Value,
 }
@@ -24,6 +29,13 @@ pub(super) struct Definitions {
     pub(super) items: BTreeMap<(Kind, String), Item>,
     /// Without it, only defined items are changed, and nothing is removed.
     pub(super) owns: Option<Ownership>,
+}
+
+impl Item {
+    /// The lines of the rules of a worker configuration.
+    pub(super) fn rule_lines(&self) -> Option<RuleLines> {
+        RuleLines::read(&self.file, &self.pointer, &self.content)
+    }
 }
 
 impl Definitions {

@@ -25,6 +25,8 @@ pub(super) struct Document {
     same: BTreeMap<Kind, usize>,
     conflicts: Vec<String>,
     errors: Vec<String>,
+    #[serde(default)]
+    warnings: Vec<String>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -46,6 +48,7 @@ impl Document {
             same: plan.same.clone(),
             conflicts: plan.conflicts.clone(),
             errors: plan.errors.clone(),
+            warnings: plan.warnings.clone(),
         }
     }
 
@@ -89,6 +92,7 @@ impl Document {
             same: self.same,
             conflicts: self.conflicts,
             errors: self.errors,
+            warnings: self.warnings,
             ..Plan::default()
         }
     }

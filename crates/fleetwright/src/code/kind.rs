@@ -125,7 +125,13 @@ impl Kind {
                 id: "workerConfigurationId",
                 noun: "worker configuration",
                 list_command: "fleetwright rules list",
-                writable: &["description", "workerTypes", "rules", "launchConfigIds"],
+                writable: &[
+                    "description",
+                    "workerTypes",
+                    "sets",
+                    "rules",
+                    "launchConfigIds",
+                ],
                 schema: "worker-manager/v1/worker-configuration-request.json",
             },
             Self::WorkerPool => Form {

@@ -6,13 +6,15 @@ use domain::configuration::Configuration;
 use serde_json::{Value, json};
 
 use super::change::{Change, Earlier, Plan};
-use super::definitions::Definitions;
+use super::definitions::{Definitions, Item};
 use super::kind::Kind;
 use super::server::{ServerState, read_one};
 use crate::client::{Call, Client, WORKER_MANAGER};
 use crate::failure::{Exit, Failure};
+use crate::launch_config_keys::{ProviderKinds, of_rules};
 use crate::misspelt::misspelt_conditions;
 use crate::output::Progress;
+use crate::rule_lines::RuleLines;
 
 /// Requests a preview of every defined configuration, even of unchanged ones: the places of
 /// providers may have changed since the server compiled them.
@@ -20,9 +22,14 @@ pub(super) async fn add_previews(
     plan: &mut Plan,
     definitions: &Definitions,
     server_state: &ServerState,
-    adopts: bool,
+    options: PreviewOptions<'_>,
     client: &Client,
 ) -> Result<(), Failure> {
+    let PreviewOptions {
+        adopts,
+        is_full,
+        kinds,
+    } = options;
     let earlier = plan.earlier();
     let mut progress = Progress::start();
     for (key, item) in &definitions.items {
@@ -40,17 +47,12 @@ pub(super) async fn add_previews(
             Ok(answer) => answer,
             Err(failure) if failure.exit == Exit::Unreachable => return Err(failure),
             Err(failure) => {
-                // The cause of all errors at places, if a condition is misspelt.
-                let parsed = Configuration::parse(&item.content);
-                let misspelt = parsed.map(|parsed| misspelt_conditions(&parsed.rules));
-                let misspelt = misspelt.unwrap_or_default().into_iter();
-                let place = &item.place;
                 plan.errors
-                    .extend(misspelt.map(|line| format!("{place}: {line}")));
-                plan.errors.push(failure.message);
+                    .extend(errors_of(item, &failure.message, is_full));
                 continue;
             }
         };
+        plan.warnings.extend(warnings_of(item, kinds));
         plan.errors.extend(answer.errors);
         plan.conflicts.extend(answer.conflicts);
         let known = |change: &&mut Change| change.kind == kind && change.id == *id;
@@ -75,6 +77,49 @@ pub(super) async fn add_previews(
     }
     plan.order();
     Ok(())
+}
+
+/// How previews are made and their errors are shown.
+pub(super) struct PreviewOptions<'a> {
+    pub(super) adopts: bool,
+    pub(super) is_full: bool,
+    pub(super) kinds: &'a ProviderKinds,
+}
+
+/// The errors of a worker configuration that the server cannot plan, with their lines in its file.
+/// Misspelt conditions come alone, since the other errors probably follow from them.
+fn errors_of(item: &Item, message: &str, is_full: bool) -> Vec<String> {
+    let lines = item.rule_lines();
+    let mut errors = misspelt_lines(item, lines.as_ref());
+    if let (Some(last), false) = (errors.last_mut(), is_full) {
+        last.push_str(" Other errors probably follow from this: --full shows them");
+        return errors;
+    }
+    errors.push(match lines {
+        Some(lines) => lines.annotate(message),
+        None => message.to_owned(),
+    });
+    errors
+}
+
+fn warnings_of(item: &Item, kinds: &ProviderKinds) -> Vec<String> {
+    let lines = item.rule_lines();
+    let mut warnings = misspelt_lines(item, lines.as_ref());
+    if let Ok(parsed) = Configuration::parse(&item.content) {
+        warnings.extend(of_rules(&parsed.rules, kinds, lines.as_ref()));
+    }
+    warnings
+}
+
+fn misspelt_lines(item: &Item, lines: Option<&RuleLines>) -> Vec<String> {
+    let parsed = Configuration::parse(&item.content);
+    let misspelt = parsed.map(|parsed| misspelt_conditions(&parsed.rules));
+    let misspelt = misspelt.unwrap_or_default().into_iter();
+    let misspelt = misspelt.map(|it| {
+        let place = lines.and_then(|lines| lines.place(&it.rule, &it.pointer));
+        format!("{}: {it}", place.as_ref().unwrap_or(&item.place))
+    });
+    misspelt.collect()
 }
 
 pub(super) struct PreviewRequest<'a> {

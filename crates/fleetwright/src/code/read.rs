@@ -7,6 +7,7 @@ use contract::Schemas;
 use domain::configuration::Configuration;
 use domain::image::ImageDefinition;
 use domain::time::Timestamp;
+use files::{Format, Lines};
 use serde_json::{Map, Value};
 
 use super::definitions::{Definitions, Item, worker_types};
@@ -14,7 +15,7 @@ use super::kind::Kind;
 use super::ownership::Ownership;
 use super::validate;
 use crate::failure::Failure;
-use crate::input::read_document;
+use crate::input::{read_document, read_text};
 
 /// Maximum number of errors to list; further ones are counted.
 const MAX_LISTED: usize = 50;
@@ -224,7 +225,15 @@ impl Reader {
                 "{place}: {title} is already defined in {}",
                 known.place
             )),
-            None => drop(self.definitions.items.insert(key, Item { place, content })),
+            None => {
+                let item = Item {
+                    place,
+                    file: file.to_owned(),
+                    pointer: pointer.to_owned(),
+                    content,
+                };
+                self.definitions.items.insert(key, item);
+            }
         }
     }
 
@@ -233,6 +242,10 @@ impl Reader {
         self.check_pools();
         if self.problems.is_empty() {
             return Ok(self.definitions);
+        }
+        let mut lines = BTreeMap::new();
+        for problem in &mut self.problems {
+            add_line(problem, &mut lines);
         }
         let more = self.problems.len().saturating_sub(MAX_LISTED);
         self.problems.truncate(MAX_LISTED);
@@ -294,6 +307,25 @@ impl Reader {
                 owners.insert(pool, (*kind, id, &item.place));
             }
         }
+    }
+}
+
+/// Puts the line of a JSON pointer after the name of its file.
+fn add_line(problem: &mut String, known: &mut BTreeMap<String, Option<Lines>>) {
+    let Some((file, rest)) = problem.split_once(": /") else {
+        return;
+    };
+    let pointer = rest.split_once(": ").map_or(rest, |(pointer, _)| pointer);
+    let lines = known.entry(file.to_owned()).or_insert_with(|| {
+        let format = Format::of(Path::new(file))?;
+        let text = Path::new(file).is_file().then(|| read_text(file).ok())?;
+        Some(Lines::of(&text?, format))
+    });
+    let line = lines
+        .as_ref()
+        .and_then(|lines| lines.nearest(&format!("/{pointer}")));
+    if let Some(line) = line {
+        *problem = format!("{file}:{line}: /{rest}");
     }
 }
 

@@ -1,5 +1,6 @@
 //! Describes the effects of an edit of a worker configuration, from the server's preview.
 
+use domain::configuration::ValueChange;
 use serde_json::Value;
 
 use super::style::{Style, indented};
@@ -8,27 +9,25 @@ use crate::output::{counted, printable};
 
 /// Maximum number of launch configs of a pool to list for each kind of change.
 const MAX_LISTED: usize = 6;
+/// Maximum number of rules to list.
+const MAX_RULES: usize = 12;
+/// Maximum number of lines of values to print for one rule.
+const MAX_RULE_LINES: usize = 8;
+/// The given id of a launch config. It is no difference of its own, but follows from others.
+const GIVEN_ID: &str = "/workerManager/launchConfigId";
 
-/// Lines for rules, pools, launch configs by their conditions, workers and cost.
-pub(crate) fn lines(plan: &Value, style: Style) -> Vec<String> {
-    let mut lines = Vec::new();
-    for conflict in items(&plan["conflicts"]) {
-        lines.push(style.conflict(&text(conflict)));
-    }
-    for image in items(&plan["missingImages"]) {
-        let image = text(image);
-        lines.push(style.conflict(&format!("image {image} does not exist: create it first")));
-    }
-    for rule in items(&plan["rules"]) {
-        let id = format!("rule {}", text(&rule["ruleId"]));
-        lines.push(match rule["change"].as_str() {
-            Some("added") => style.added(&id),
-            Some("removed") => style.removed(&id),
-            Some("moved") => style.changed(&format!("{id}: moved")),
-            Some(_) | None => style.changed(&id),
-        });
-        lines.extend(value_lines(&rule["values"], style));
-    }
+/// Conflicts, and images to create first.
+pub(super) fn obstacle_lines(plan: &Value, style: Style) -> Vec<String> {
+    let conflicts = items(&plan["conflicts"]).iter().map(text);
+    let images = items(&plan["missingImages"]).iter().map(text);
+    let images = images.map(|image| format!("image {image} does not exist: create it first"));
+    let all = conflicts.chain(images);
+    all.map(|line| style.conflict(&line)).collect()
+}
+
+/// Lines for rules, pools, and each launch config by its conditions, with workers and cost.
+pub(super) fn lines(plan: &Value, style: Style) -> Vec<String> {
+    let mut lines = rule_lines(plan, style);
     lines.extend(adopted_lines(plan, style));
     for pool in items(&plan["pools"])
         .iter()
@@ -39,8 +38,58 @@ pub(crate) fn lines(plan: &Value, style: Style) -> Vec<String> {
     lines
 }
 
+/// The rules that differ, with their values.
+pub(super) fn rule_lines(plan: &Value, style: Style) -> Vec<String> {
+    let rules = items(&plan["rules"]);
+    let limit = if style.in_full {
+        rules.len()
+    } else {
+        MAX_RULES
+    };
+    let mut lines = Vec::new();
+    for rule in rules.iter().take(limit) {
+        let id = format!("rule {}", text(&rule["ruleId"]));
+        lines.push(match rule["change"].as_str() {
+            Some("added") => style.added(&id),
+            Some("removed") => style.removed(&id),
+            Some("moved") => style.changed(&format!("{id}: moved")),
+            Some(_) | None => style.changed(&id),
+        });
+        let values = values::lines(&values::parse(&rule["values"]), style);
+        let limit = if style.in_full {
+            values.len()
+        } else {
+            MAX_RULE_LINES
+        };
+        lines.extend(indented(cut(values, limit, "line")));
+    }
+    if rules.len() > limit {
+        let more = counted(rules.len() - limit, "more rule");
+        lines.push(format!("… and {more}"));
+    }
+    lines
+}
+
+/// The first lines, and the number of the others.
+pub(super) fn cut(mut lines: Vec<String>, limit: usize, noun: &str) -> Vec<String> {
+    let more = lines.len().saturating_sub(limit);
+    if more > 0 {
+        lines.truncate(limit);
+        lines.push(format!("… and {}", counted(more, &format!("more {noun}"))));
+    }
+    lines
+}
+
 /// The pools created by hand that are taken over, with their differences.
-pub(crate) fn adopted_lines(plan: &Value, style: Style) -> Vec<String> {
+pub(super) fn adopted_lines(plan: &Value, style: Style) -> Vec<String> {
+    let (mut lines, differing) = same_adopted_lines(plan, style);
+    let differing = differing.into_iter();
+    lines.extend(differing.flat_map(|pool| pool_lines(pool, style)));
+    lines
+}
+
+/// The pools that are taken over unchanged, as lines, and the others.
+pub(super) fn same_adopted_lines(plan: &Value, style: Style) -> (Vec<String>, Vec<&Value>) {
     let adopted = items(&plan["pools"]).iter();
     let adopted = adopted.filter(|pool| is_adopted(pool));
     let (same, differing): (Vec<_>, Vec<_>) = adopted.partition(|pool| is_same(pool));
@@ -58,15 +107,10 @@ pub(crate) fn adopted_lines(plan: &Value, style: Style) -> Vec<String> {
             )));
         }
     }
-    lines.extend(
-        differing
-            .into_iter()
-            .flat_map(|pool| pool_lines(pool, style)),
-    );
-    lines
+    (lines, differing)
 }
 
-fn is_adopted(pool: &Value) -> bool {
+pub(super) fn is_adopted(pool: &Value) -> bool {
     pool["change"] == "adopted"
 }
 
@@ -154,8 +198,17 @@ fn replaced_lines(way: &Value, style: Style) -> Vec<String> {
         in_brackets(&about)
     );
     let mut lines = vec![style.changed(&title)];
-    lines.extend(value_lines(&way["values"], style));
+    lines.extend(indented(values::lines(&replaced_values(way), style)));
     lines
+}
+
+/// The differences of a launch config; its id only if nothing else differs.
+pub(super) fn replaced_values(way: &Value) -> Vec<ValueChange> {
+    let mut changes = values::parse(&way["values"]);
+    if changes.iter().any(|change| change.pointer != GIVEN_ID) {
+        changes.retain(|change| change.pointer != GIVEN_ID);
+    }
+    changes
 }
 
 fn updated_lines(way: &Value, style: Style) -> Vec<String> {
@@ -180,10 +233,12 @@ fn way_line(way: &Value) -> String {
 }
 
 /// The conditions that distinguish a launch config from others of its pool.
-fn conditions(way: &Value) -> String {
+pub(super) fn conditions(way: &Value) -> String {
+    // A place without a region has the name of its provider as one.
+    let has_region = way["conditions"]["region"] != way["conditions"]["provider"];
     let conditions = way["conditions"].as_object().into_iter().flatten();
     let conditions: Vec<_> = conditions
-        .filter(|(name, _)| *name != "workerType")
+        .filter(|(name, _)| *name != "workerType" && (*name != "region" || has_region))
         .map(|(name, value)| format!("{name}={}", text(value)))
         .collect();
     conditions.join(", ")
@@ -228,15 +283,15 @@ fn consequences(of: &Value) -> Vec<String> {
     parts
 }
 
-fn items(list: &Value) -> &[Value] {
+pub(super) fn items(list: &Value) -> &[Value] {
     list.as_array().map_or(&[], Vec::as_slice)
 }
 
-fn count(value: &Value) -> u64 {
+pub(super) fn count(value: &Value) -> u64 {
     value.as_u64().unwrap_or_default()
 }
 
-fn text(value: &Value) -> String {
+pub(super) fn text(value: &Value) -> String {
     match value.as_str() {
         Some(text) => printable(text),
         None => printable(&value.to_string()),
@@ -254,6 +309,7 @@ fn in_brackets(parts: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use testing::sizes_around;
 
     use super::*;
 
@@ -265,6 +321,12 @@ mod tests {
     fn way(zone: &str) -> Value {
         json!({"providerId": "ec2", "launchConfigId": "lc-1", "workers": 1, "price": 0.5,
             "conditions": {"workerType": "build", "provider": "ec2", "zone": zone}})
+    }
+
+    fn shown(plan: &Value, style: Style) -> Vec<String> {
+        let mut lines = obstacle_lines(plan, style);
+        lines.extend(super::lines(plan, style));
+        lines
     }
 
     fn plan() -> Value {
@@ -294,7 +356,7 @@ mod tests {
 
     #[test]
     fn effects_are_described_with_workers_and_costs() {
-        insta::assert_snapshot!(lines(&plan(), STYLE).join("\n"), @r#"
+        insta::assert_snapshot!(shown(&plan(), STYLE).join("\n"), @r#"
         ! a/b belongs to the worker configuration c
         ~ rule ami
             /values/ec2/ImageId: "ami-1" → "ami-2"
@@ -319,13 +381,45 @@ mod tests {
     }
 
     #[test]
+    fn lists_of_rules_and_values_are_cut() {
+        let rule =
+            |values: Vec<Value>| json!({"ruleId": "r", "change": "changed", "values": values});
+        for count in sizes_around("fleetwright::code::semantic::MAX_RULES", MAX_RULES) {
+            let plan = json!({"rules": vec![rule(Vec::new()); count]});
+            let lines = rule_lines(&plan, STYLE);
+            assert_eq!(
+                lines.len(),
+                count.min(MAX_RULES) + usize::from(count > MAX_RULES)
+            );
+        }
+        for count in sizes_around(
+            "fleetwright::code::semantic::MAX_RULE_LINES",
+            MAX_RULE_LINES,
+        ) {
+            let value = |at: usize| json!({"pointer": format!("/v{at}"), "after": 1});
+            let plan = json!({"rules": [rule((0..count).map(value).collect())]});
+            let lines = rule_lines(&plan, STYLE);
+            let expected = count.min(MAX_RULE_LINES) + usize::from(count > MAX_RULE_LINES);
+            assert_eq!(lines.len(), 1 + expected);
+        }
+    }
+
+    #[test]
+    fn the_given_id_is_a_difference_only_if_nothing_else_differs() {
+        let id = json!({"pointer": GIVEN_ID, "before": "lc-1"});
+        let other = json!({"pointer": "/x", "before": 1, "after": 2});
+        assert_eq!(replaced_values(&json!({"values": [id, other]})).len(), 1);
+        assert_eq!(replaced_values(&json!({"values": [id]})).len(), 1);
+    }
+
+    #[test]
     fn all_launch_configs_are_listed_if_that_is_asked_for() {
         let full = Style {
             in_full: true,
             ..STYLE
         };
         assert!(
-            lines(&plan(), full)
+            shown(&plan(), full)
                 .iter()
                 .any(|line| line.contains("zone=z7"))
         );

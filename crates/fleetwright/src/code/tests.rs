@@ -148,24 +148,24 @@ fn each_error_has_its_file_and_path() {
         ),
     ]);
     insta::assert_snapshot!(refused, @r#"
-    a.yaml: /clients/0: must be a mapping
-    a.yaml: /pools: unknown key; a file has any of the lists roles, clients, images, workerConfigurations, workerPools, overrides, budgets, or one item with its roleId or clientId or imageId or workerConfigurationId or workerPoolId or overrideId or budgetId
-    a.yaml: /roles: must be a list
-    b.yaml: /roles/0/scope: a role has no such key; it has roleId, description, scopes
-    b.yaml: /roles/1/scopes/0: role r: must be string
-    b.yaml: /roles/2: roleId is missing
-    d.yaml: /roles/0: role ok is already defined in c.yaml: /roles/0
-    e.yaml: /accessToken: access tokens must not be in files
-    f.yaml: /expires: client c: must match format "date-time"
-    g.yaml: /workerPoolId: "Nonsense" is not a worker pool id: it must match ^[a-zA-Z0-9-_]{1,38}\/[a-z]([-a-z0-9]{0,36}[a-z0-9])?$
-    h.yaml: /workerTypes/1: worker configuration w: `a` is listed twice
-    h.yaml: /rules/0/values: worker configuration w: rule "x": values are a mapping, found a number
+    a.yaml:3: /clients/0: must be a mapping
+    a.yaml:1: /pools: unknown key; a file has any of the lists roles, clients, images, workerConfigurations, workerPools, overrides, budgets, or one item with its roleId or clientId or imageId or workerConfigurationId or workerPoolId or overrideId or budgetId
+    a.yaml:2: /roles: must be a list
+    b.yaml:2: /roles/0/scope: a role has no such key; it has roleId, description, scopes
+    b.yaml:3: /roles/1/scopes/0: role r: must be string
+    b.yaml:4: /roles/2: roleId is missing
+    d.yaml:1: /roles/0: role ok is already defined in c.yaml: /roles/0
+    e.yaml:3: /accessToken: access tokens must not be in files
+    f.yaml:2: /expires: client c: must match format "date-time"
+    g.yaml:1: /workerPoolId: "Nonsense" is not a worker pool id: it must match ^[a-zA-Z0-9-_]{1,38}\/[a-z]([-a-z0-9]{0,36}[a-z0-9])?$
+    h.yaml:2: /workerTypes/1: worker configuration w: `a` is listed twice
+    h.yaml:3: /rules/0/values: worker configuration w: rule "x": values are a mapping, found a number
     i.yaml:1:4: not valid YAML: unclosed bracket '['
     j.json: must be a mapping: any of the lists roles, clients, images, workerConfigurations, workerPools, overrides, budgets, or one item with its roleId or clientId or imageId or workerConfigurationId or workerPoolId or overrideId or budgetId
-    k.yaml: /overrides/0: override o: needs one target: a workerPoolId (optionally with a launchConfigId), a workerConfigurationId, a providerId or a region
-    k.yaml: /overrides/1: override p: needs one effect: pause: true, or minCapacity, maxCapacity or both
+    k.yaml:2: /overrides/0: override o: needs one target: a workerPoolId (optionally with a launchConfigId), a workerConfigurationId, a providerId or a region
+    k.yaml:3: /overrides/1: override p: needs one effect: pause: true, or minCapacity, maxCapacity or both
     l.yaml: client d: must have required property 'expires'
-    m.yaml: /clientId: clients whose names begin with static/ are defined in the server's configuration
+    m.yaml:1: /clientId: clients whose names begin with static/ are defined in the server's configuration
     "#);
 }
 
@@ -227,7 +227,7 @@ fn a_folder_cannot_define_items_that_it_does_not_own() {
     ]);
     assert_eq!(
         refused,
-        "a.yaml: /roles/0: role other is not owned: owns lists team:* for roles"
+        "a.yaml:1: /roles/0: role other is not owned: owns lists team:* for roles"
     );
     let refused = self::refused(&[("a.yaml", "owns: {}\n"), ("b.yaml", "owns: {}\n")]);
     assert_eq!(

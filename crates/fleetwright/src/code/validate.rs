@@ -3,7 +3,7 @@
 //! These errors are found before the first change is made. Worker configurations and pools are
 //! checked by the server, which plans them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use domain::Version;
 use domain::budgets::PoolPattern;
@@ -11,12 +11,14 @@ use domain::id::{BadId, PoolId};
 use domain::launch_config::{BadLaunchConfigs, reconcile, split_off};
 use domain::overrides::{BadOverride, Effect, Override, Target};
 use domain::time::Timestamp;
+use rules::did_you_mean;
 use serde_json::Value;
 
 use super::change::{Action, Change, NULL_PROVIDER, Plan};
 use super::kind::Kind;
 use crate::client::{Call, Client, WORKER_MANAGER};
 use crate::failure::{Exit, Failure};
+use crate::launch_config_keys::{ProviderKinds, of_pool};
 
 /// The keys that name the target of an override.
 const TARGET: [&str; 5] = [
@@ -154,6 +156,31 @@ impl Plan {
         Ok(())
     }
 
+    /// The kinds of the providers, if the plan has launch configs.
+    pub(super) async fn read_kinds(&self, client: &Client) -> Result<ProviderKinds, Failure> {
+        let mut written = self.changes.iter().filter(|change| change.after.is_some());
+        let has_launch_configs = written
+            .any(|change| matches!(change.kind, Kind::WorkerConfiguration | Kind::WorkerPool));
+        if has_launch_configs {
+            ProviderKinds::read(client).await
+        } else {
+            Ok(ProviderKinds::default())
+        }
+    }
+
+    /// Warns about misspelt keys in the launch configs of pools created by hand.
+    pub(super) fn warn_about_pools(&mut self, kinds: &ProviderKinds) {
+        for change in &self.changes {
+            if let (Kind::WorkerPool, Some(after)) = (change.kind, &change.after) {
+                let provider = after["providerId"].as_str().unwrap_or_default();
+                let texts = of_pool(provider, &after["config"], kinds).into_iter();
+                let (place, title) = (change.origin(), change.title());
+                let texts = texts.map(|text| format!("{place}: {title}: {text}"));
+                self.warnings.extend(texts);
+            }
+        }
+    }
+
     /// Refuses to remove the client that runs this command.
     fn check_own_client(&mut self, own: Option<&str>) {
         let is_removed = self.changes.iter().any(|change| {
@@ -173,14 +200,28 @@ impl Plan {
     fn check_providers(&mut self, known: &BTreeSet<String>) {
         let names: Vec<_> = known.iter().map(String::as_str).collect();
         let names = names.join(", ");
+        let mut missing: BTreeMap<&str, (String, usize)> = BTreeMap::new();
         for (change, provider) in asked_providers(&self.changes) {
             if !known.contains(provider) {
-                let (place, title) = (change.origin(), change.title());
-                self.errors.push(format!(
-                    "{place}: {title}: unknown provider {provider:?}; the server has {names}"
-                ));
+                let first = || format!("{}: {}", change.origin(), change.title());
+                let (_, n_items) = missing.entry(provider).or_insert_with(|| (first(), 0));
+                *n_items += 1;
             }
         }
+        let errors = missing.into_iter().map(|(provider, (first, n_items))| {
+            let more = match n_items - 1 {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            let meant = did_you_mean(provider, known.iter().map(String::as_str));
+            let end = if meant.is_empty() {
+                ";"
+            } else {
+                meant.as_str()
+            };
+            format!("{first}{more}: unknown provider {provider:?}{end} the server has {names}")
+        });
+        self.errors.extend(errors);
     }
 }
 
@@ -254,7 +295,7 @@ mod tests {
             before,
             after,
             effects: None,
-            adopted: std::collections::BTreeMap::new(),
+            adopted: BTreeMap::new(),
         }
     }
 
@@ -371,8 +412,7 @@ mod tests {
         ]);
         plan.check_providers(&BTreeSet::from(known));
         insta::assert_snapshot!(plan.errors.join("\n"), @r#"
-        f.yaml: pool a/lost: unknown provider "nosuch"; the server has cloud, iron
-        f.yaml: override o: unknown provider "nosuch"; the server has cloud, iron
+        f.yaml: pool a/lost and 1 more: unknown provider "nosuch"; the server has cloud, iron
         "#);
     }
 

@@ -18,6 +18,20 @@ pub(crate) fn lines(changes: &[ValueChange], style: Style) -> Vec<String> {
         .collect()
 }
 
+/// The changes with lists of mappings divided into their items, as they are printed.
+pub(super) fn leaves(changes: Vec<ValueChange>) -> Vec<ValueChange> {
+    let leaves = changes.into_iter().flat_map(|change| {
+        let items = match (&change.before, &change.after) {
+            (Some(Value::Array(old)), Some(Value::Array(new))) => {
+                item_changes(&change.pointer, old, new)
+            }
+            (_, _) => None,
+        };
+        items.map_or_else(|| vec![change], leaves)
+    });
+    leaves.collect()
+}
+
 pub(crate) fn parse(values: &Value) -> Vec<ValueChange> {
     let values = values.as_array().into_iter().flatten();
     values
@@ -57,16 +71,8 @@ fn line_of(change: &ValueChange, style: Style) -> Vec<String> {
 /// Compares lists of mappings with equal lengths item by item; for other lists, reports added and
 /// removed items.
 fn lists(pointer: &str, old: &[Value], new: &[Value], style: Style) -> Vec<String> {
-    let pairs = || old.iter().zip(new);
-    if old.len() == new.len() && pairs().any(|(old, new)| old.is_object() && new.is_object()) {
-        let changes = pairs().enumerate().flat_map(|(position, (old, new))| {
-            let mut changes = value_changes(old, new);
-            for change in &mut changes {
-                change.pointer = format!("{pointer}/{position}{}", change.pointer);
-            }
-            changes
-        });
-        return lines(&changes.collect::<Vec<_>>(), style);
+    if let Some(changes) = item_changes(pointer, old, new) {
+        return lines(&changes, style);
     }
     let at = printable(pointer);
     let (mut removed, mut added): (Vec<_>, Vec<_>) = (old.iter().collect(), Vec::new());
@@ -86,6 +92,21 @@ fn lists(pointer: &str, old: &[Value], new: &[Value], style: Style) -> Vec<Strin
         .iter()
         .map(|item| style.added(&format!("{at}: {}", short(item, style))));
     removed.chain(added).collect()
+}
+
+/// The changes of the items of lists of mappings with equal lengths.
+fn item_changes(pointer: &str, old: &[Value], new: &[Value]) -> Option<Vec<ValueChange>> {
+    let pairs = || old.iter().zip(new);
+    let are_comparable =
+        old.len() == new.len() && pairs().any(|(old, new)| old.is_object() && new.is_object());
+    let changes = pairs().enumerate().flat_map(|(position, (old, new))| {
+        let mut changes = value_changes(old, new);
+        for change in &mut changes {
+            change.pointer = format!("{pointer}/{position}{}", change.pointer);
+        }
+        changes
+    });
+    are_comparable.then(|| changes.collect())
 }
 
 fn texts(at: &str, old: &str, new: &str, style: Style) -> Vec<String> {

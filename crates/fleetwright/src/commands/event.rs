@@ -233,8 +233,7 @@ fn line(name: &str, event: &Value) -> String {
     // Reasons and titles come from workers, so control characters are removed.
     let text = |value: &Value| value.as_str().map(output::printable);
     let status = &payload["status"];
-    let created = event["created"].as_str().unwrap_or_default();
-    let clock = created.get(11..19).unwrap_or(created);
+    let clock = output::clock_of(&event["created"]);
     let worker = match (&payload["workerGroup"], &payload["workerId"]) {
         (Value::String(group), Value::String(id)) => {
             Some(output::printable(&format!("{group}/{id}")))
@@ -332,18 +331,18 @@ mod tests {
             "workerId": "w1", "providerId": "local", "capacity": 1}));
         assert_eq!(
             line("worker-running", &worker),
-            "14:13:20 worker-running         demo/linux  host/w1"
+            "2026-09-21 14:13:20Z worker-running         demo/linux  host/w1"
         );
         let task = event(json!({"runId": 0, "status": {"taskId": "T", "taskQueueId": "a/b"}}));
         assert_eq!(
             line("task-pending", &task),
-            "14:13:20 task-pending           a/b  T  run 0"
+            "2026-09-21 14:13:20Z task-pending           a/b  T  run 0"
         );
         assert_eq!(line("what-may-come", &json!({})), " what-may-come");
         let error = event(json!({"workerPoolId": "a/b", "title": "no\u{1b}[2J\r\nspace"}));
         assert_eq!(
             line("worker-pool-error", &error),
-            "14:13:20 worker-pool-error      a/b  no\u{fffd}[2J space"
+            "2026-09-21 14:13:20Z worker-pool-error      a/b  no\u{fffd}[2J space"
         );
     }
 }

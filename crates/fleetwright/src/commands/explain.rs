@@ -99,7 +99,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
             .list_command("fleetwright pool list"),
         Verb::Task { task, .. } => Call::get(FLEETWRIGHT, &["explain", "task", task])
             .to(format!("explain task {task}"))
-            .list_command("fleetwright task list --pool POOL"),
+            .list_command(name::TASK_LIST),
         Verb::Worker { pool, worker, .. } => {
             let (group, id) = match worker.as_slice() {
                 [group, id] => (group.clone(), id),
@@ -181,7 +181,7 @@ fn strategies_text(reply: &Value) -> String {
     text
 }
 
-fn pool_text(reply: &Value) -> String {
+pub(super) fn pool_text(reply: &Value) -> String {
     let mut text = format!("Now ({})\n", clock(&reply["time"]));
     text.push_str(&strategies_text(reply));
     for error in reply["problems"].as_array().into_iter().flatten() {
@@ -320,12 +320,7 @@ const MOMENT_LENGTH: usize = 20;
 
 /// A time to the second.
 fn clock(moment: &Value) -> String {
-    let parsed = moment
-        .as_str()
-        .and_then(|text| text.parse::<Timestamp>().ok());
-    let text = parsed.map(|moment| moment.to_string().replace('T', " "));
-    let seconds = text.as_ref().and_then(|text| text.get(..MOMENT_LENGTH - 1));
-    seconds.map_or_else(String::new, |seconds| format!("{seconds}Z"))
+    output::clock_of(moment)
 }
 
 fn indented(text: &Value) -> String {

@@ -10,7 +10,7 @@ pub(crate) const FIRST_POOL: &str = "local/default";
 pub(crate) const FIRST_POOL_OWNER: &str = "owner@localhost.localdomain";
 pub(crate) const LOCAL_PROVIDER: &str = "local";
 /// Seconds that a worker without tasks waits before it stops.
-const IDLE_SECONDS: u32 = 60;
+pub(super) const IDLE_SECONDS: u32 = 60;
 
 /// Creates the pool. Called only on the first start: a deleted pool is not created again.
 pub(super) async fn make(client: &Client) -> Result<(), Failure> {

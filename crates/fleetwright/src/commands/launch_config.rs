@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{Limit, Session, name};
 use crate::client::{Call, WORKER_MANAGER};
 use crate::failure::Failure;
-use crate::output::Column;
+use crate::output::{self, Column};
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
@@ -152,7 +152,7 @@ async fn pause(arguments: &PauseArguments, session: &Session) -> Result<(), Fail
         .to(format!("pause {}", name.text()))
         .list_command(LIST_COMMAND);
     let reply = session.client.call(&call).await?;
-    let until = reply["until"].as_str().unwrap_or_default();
+    let until = output::clock_of(&reply["until"]);
     let done = format!("{}: paused until {until}", name.text());
     session.done(&reply, &done);
     Ok(())

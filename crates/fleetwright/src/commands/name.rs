@@ -15,6 +15,16 @@ pub(crate) struct Pool {
     pub(super) pool: String,
 }
 
+/// The command that lists tasks.
+pub(super) const TASK_LIST: &str = "fleetwright task list";
+
+#[derive(Args, Debug)]
+pub(crate) struct Task {
+    /// Task id
+    #[arg(value_name = "TASK", value_parser = task)]
+    pub(super) task: String,
+}
+
 pub(super) fn pool(text: &str) -> Result<String, String> {
     checked::<PoolId>(
         text,

@@ -81,8 +81,8 @@ fn units(text: &str) -> Result<u64, String> {
 const KEY: &str = "overrides";
 
 /// The fields of a row with its target and effect, which the API does not have.
-const TARGET: &str = "target";
-const EFFECT: &str = "effect";
+pub(super) const TARGET: &str = "target";
+pub(super) const EFFECT: &str = "effect";
 
 const LIST: &[Column] = &[
     Column::text("OVERRIDE", "overrideId"),
@@ -132,7 +132,8 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
             }
             describe(&mut reply);
             let word = |name: &str| reply[name].as_str().unwrap_or_default();
-            let (target, effect, until) = (word(TARGET), word(EFFECT), word("until"));
+            let (target, effect) = (word(TARGET), word(EFFECT));
+            let until = output::clock_of(&reply["until"]);
             output::out(&format!("{target}: {effect} until {until}"));
             Ok(())
         }
@@ -166,7 +167,7 @@ impl OverrideArguments {
 }
 
 /// Adds the target and the effect to a row.
-fn describe(item: &mut Value) {
+pub(super) fn describe(item: &mut Value) {
     let word = |name: &str| item[name].as_str();
     let target = match (word("workerPoolId"), word("launchConfigId")) {
         (Some(pool), Some(config)) => format!("launch config {config} of {pool}"),

@@ -1,5 +1,7 @@
 //! Pools.
 
+use std::collections::HashMap;
+
 use clap::{Args, Subcommand};
 use domain::id::PoolId;
 use domain::launch_config::{id_of, without_id};
@@ -7,17 +9,21 @@ use domain::provider_list::PROVIDERS_KEY;
 use serde_json::{Map, Value};
 
 use super::body::{Shape, defaults, json_argument, require, set};
-use super::{Confirmed, Limit, Session, error, name, runs};
-use crate::client::{Call, WORKER_MANAGER};
+use super::first_pool::FIRST_POOL_OWNER;
+use super::{Confirmed, Limit, Session, error, name, pool_defaults, runs, status};
+use crate::client::{Call, FLEETWRIGHT, WORKER_MANAGER};
 use crate::code::Kind;
 use crate::failure::Failure;
+use crate::launch_config_keys::warn_of_pool;
 use crate::output::{self, Column};
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
     List(Limit),
     Show(name::Pool),
-    #[command(after_help = "--provider and --owner are required, unless --file has them.")]
+    #[command(after_help = "\
+--provider is required, unless --file has it. For providers such as local, --config may be left out.
+--owner is required, unless --file has it or the server is on this machine.")]
     Create(Definition),
     /// Change some fields of a pool
     ///
@@ -58,12 +64,23 @@ pub(crate) struct Definition {
     /// Config of the pool, as JSON or @FILE
     #[arg(long, value_name = "JSON")]
     config: Option<String>,
+    /// Minimum capacity: this much is kept when nothing waits
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = units)]
+    min_capacity: Option<u64>,
+    /// Maximum capacity
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = units)]
+    max_capacity: Option<u64>,
     /// Whether to send the owner an e-mail for each error
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     email_on_error: Option<bool>,
     /// File with the API's fields: YAML, JSON or TOML (`-`: standard input); flags take precedence
     #[arg(long, value_name = "FILE")]
     file: Option<String>,
+}
+
+fn units(text: &str) -> Result<u64, String> {
+    text.parse()
+        .map_err(|_| "expected a number that is not negative, such as 4".to_owned())
 }
 
 const SHAPE: Shape = Shape {
@@ -84,6 +101,19 @@ const LIST: &[Column] = &[
     Column::text("PROVIDERS", "providers"),
     Column::text("OWNER", "owner"),
     Column::age("CHANGED", "lastModified"),
+    Column::prose("DESCRIPTION", "description"),
+];
+
+/// For callers that may read the levels.
+const LIST_LEVELS: &[Column] = &[
+    Column::text("POOL", "workerPoolId"),
+    Column::number("WAITING", "levels/waiting"),
+    Column::number("STARTING", "levels/starting"),
+    Column::number("BUSY", "levels/busy"),
+    Column::number("IDLE", "levels/idle"),
+    Column::number("MAX", "levels/maximum"),
+    Column::text("PROVIDERS", "providers"),
+    Column::prose("NOTES", "levels/notes"),
     Column::prose("DESCRIPTION", "description"),
 ];
 
@@ -122,15 +152,7 @@ const STATS_OF_ONE: &[Column] = &[
 
 pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
     match verb {
-        Verb::List(limit) => {
-            let call = Call::get(WORKER_MANAGER, &["worker-pools"]).to("list pools");
-            let document = session
-                .client
-                .pages(&call, "workerPools", limit.limit)
-                .await?;
-            session.described_rows(document, "workerPools", LIST, name_providers);
-            Ok(())
-        }
+        Verb::List(limit) => list(&limit, session).await,
         Verb::Show(name::Pool { pool }) => show(&pool, session).await,
         Verb::Create(definition) => create(definition, session).await,
         Verb::Update(definition) => update(definition, session).await,
@@ -162,6 +184,36 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
         Verb::Runs { name, limit } => runs::of_pool(&name.pool, &limit, session).await,
         Verb::Errors(errors) => error::list(errors, session).await,
     }
+}
+
+async fn list(limit: &Limit, session: &Session) -> Result<(), Failure> {
+    const KEY: &str = "workerPools";
+    let call = Call::get(WORKER_MANAGER, &["worker-pools"]).to("list pools");
+    if session.json {
+        return session.list(&call, KEY, LIST, limit).await;
+    }
+    let of_levels = Call::get(FLEETWRIGHT, &["status", "pools"]).to("read the levels of pools");
+    let (document, levels) = tokio::join!(
+        session.client.pages(&call, KEY, limit.limit),
+        session.client.pages(&of_levels, "pools", None),
+    );
+    let document = document?;
+    let Ok(levels) = levels else {
+        // The caller may list pools only, or the server is another one.
+        session.described_rows(document, KEY, LIST, name_providers);
+        return Ok(());
+    };
+    let levels = levels["pools"].as_array().into_iter().flatten();
+    let levels = levels.filter_map(|pool| Some((pool["workerPoolId"].as_str()?, pool)));
+    let levels: HashMap<&str, &Value> = levels.collect();
+    session.described_rows(document, KEY, LIST_LEVELS, |pool| {
+        name_providers(pool);
+        let of_pool = levels.get(pool["workerPoolId"].as_str().unwrap_or_default());
+        if let Some(of_pool) = of_pool {
+            pool["levels"] = status::pool_levels(of_pool, session.now);
+        }
+    });
+    Ok(())
 }
 
 async fn show(pool: &str, session: &Session) -> Result<(), Failure> {
@@ -199,9 +251,16 @@ fn name_providers(pool: &mut Value) {
 async fn create(definition: Definition, session: &Session) -> Result<(), Failure> {
     let pool = definition.name.pool.clone();
     let mut fields = defaults(Kind::WorkerPool);
-    definition.apply(&mut fields)?;
+    let has_config = definition.config.is_some();
+    let of_file = definition.apply(&mut fields)?;
     require(&fields, "providerId", "--provider")?;
+    if session.client.is_on_this_machine() {
+        fields.entry("owner").or_insert(FIRST_POOL_OWNER.into());
+    }
     require(&fields, "owner", "--owner")?;
+    if !has_config && !of_file {
+        pool_defaults::complete(&mut fields, &session.client).await?;
+    }
     let call = Kind::WorkerPool.create_call(&pool, Value::Object(fields));
     finish("created", &pool, &call, session).await
 }
@@ -227,6 +286,7 @@ async fn finish(done: &str, pool: &str, call: &Call, session: &Session) -> Resul
         &reply,
         &format!("{done} pool {pool} with provider {provider}"),
     );
+    warn_of_pool(&reply, &session.client).await;
     Ok(())
 }
 
@@ -272,15 +332,24 @@ impl Definition {
             owner,
             description,
             config,
+            min_capacity,
+            max_capacity,
             email_on_error,
             file,
         } = self;
         let texts = [owner, description, config, file];
-        provider.is_empty() && texts.iter().all(|text| text.is_none()) && email_on_error.is_none()
+        let units = [min_capacity, max_capacity];
+        provider.is_empty()
+            && texts.iter().all(|text| text.is_none())
+            && units.iter().all(|units| units.is_none())
+            && email_on_error.is_none()
     }
 
-    fn apply(self, fields: &mut Map<String, Value>) -> Result<(), Failure> {
-        fields.extend(SHAPE.read(self.file.as_deref())?);
+    /// Sets the fields; returns whether the file has a config.
+    fn apply(self, fields: &mut Map<String, Value>) -> Result<bool, Failure> {
+        let of_file = SHAPE.read(self.file.as_deref())?;
+        let has_config = of_file.contains_key("config");
+        fields.extend(of_file);
         let config = self
             .config
             .map(|text| json_argument("--config", &text))
@@ -288,9 +357,13 @@ impl Definition {
         set(fields, "owner", self.owner);
         set(fields, "description", self.description);
         set(fields, "config", config);
+        if let Some(config) = fields.get_mut("config").and_then(Value::as_object_mut) {
+            set(config, "minCapacity", self.min_capacity);
+            set(config, "maxCapacity", self.max_capacity);
+        }
         set_providers(fields, &self.provider);
         set(fields, "emailOnError", self.email_on_error);
-        Ok(())
+        Ok(has_config)
     }
 }
 

@@ -3,6 +3,7 @@
 //! Commands on files (`eval`, `explain`, `fmt`, `lint`) need no server; with `--server` they read
 //! the worker configuration of that id from the server. `evaluate` never needs one.
 
+mod carry;
 mod comments;
 mod evaluate;
 mod format;
@@ -61,23 +62,13 @@ pub(crate) enum Verb {
         limit: Limit,
     },
     /// Compare two versions: rules and their effects
-    Diff {
-        /// Worker configuration id
-        #[arg(value_name = "ID")]
-        id: String,
-        /// Older version
-        #[arg(value_name = "FROM")]
-        from: u64,
-        /// Newer version
-        #[arg(value_name = "TO")]
-        to: u64,
-    },
+    Diff(stored::Comparison),
     /// Restore an old version
     ///
     /// Also works for deleted worker configurations.
     Revert(stored::Reversion),
     /// Show the effects of an update on pools, launch configs, workers and costs
-    Plan(stored::Draft),
+    Plan(stored::Preview),
     /// Manage single rules of a worker configuration
     #[command(subcommand)]
     Rule(rule::Verb),
@@ -94,13 +85,13 @@ pub(crate) enum Verb {
     Explain(evaluate::Question),
     /// Format files: order of keys and layout
     ///
-    /// The content does not change. Formatting deletes comments in YAML and TOML, and aliases in
+    /// The content does not change, and comments stay at their keys. Formatting deletes aliases in
     /// YAML: files with them are skipped unless --force is set.
     Fmt(format::Arguments),
     /// Find rules without effect and redundant values
     ///
-    /// Exits with 1 if there are findings. Which rules apply depends on the places of providers:
-    /// from --places, or from the server.
+    /// Exits with 1 if there are findings. Some depend on the places of providers: from --places,
+    /// or from the server. Keys that a cloud does not know are warnings.
     Lint(lint::Arguments),
     /// Print the JSON Schema of worker configurations
     Schema,
@@ -134,7 +125,7 @@ impl Verb {
             | Self::Delete(_)
             | Self::History { .. }
             | Self::Runs { .. }
-            | Self::Diff { .. }
+            | Self::Diff(_)
             | Self::Revert(_)
             | Self::Plan(_)
             | Self::Rule(_)
@@ -152,9 +143,9 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
         Verb::Delete(deletion) => stored::delete(&deletion, session).await,
         Verb::History { id, limit } => stored::history(&id, &limit, session).await,
         Verb::Runs { id, limit } => runs::of_configuration(&id, &limit, session).await,
-        Verb::Diff { id, from, to } => stored::diff(&id, from, to, session).await,
+        Verb::Diff(comparison) => stored::diff(&comparison, session).await,
         Verb::Revert(reversion) => stored::revert(&reversion, session).await,
-        Verb::Plan(draft) => stored::plan(&draft, session).await,
+        Verb::Plan(preview) => stored::plan(&preview, session).await,
         Verb::Rule(verb) => rule::run(verb, session).await,
         Verb::Eval(evaluation) => evaluation.run_remote(session).await,
         Verb::Evaluate => stream::run(),

@@ -138,7 +138,7 @@ fn text(reply: &Value) -> String {
 fn time_of(point: &Value) -> String {
     let time = point["time"].as_str().unwrap_or_default();
     let minute = time.get(..16).unwrap_or(time);
-    output::printable(&minute.replace('T', " "))
+    output::printable(&format!("{}Z", minute.replace('T', " ")))
 }
 
 /// Points without a record, in one row.
@@ -209,8 +209,8 @@ mod tests {
             .map(|row| row.split_whitespace().collect())
             .collect();
         assert_eq!(rows.len(), 3, "{text}");
-        assert_eq!(rows[1], ["2026-11-21", "00:00", "not", "recorded", "×2"]);
-        assert_eq!(rows[2][..4], ["2026-11-21", "02:00", "1.5", "0"]);
+        assert_eq!(rows[1], ["2026-11-21", "00:00Z", "not", "recorded", "×2"]);
+        assert_eq!(rows[2][..4], ["2026-11-21", "02:00Z", "1.5", "0"]);
         assert_eq!(rows[2][12..], ["$1.25", "1", "min", "01", "s"]);
         let nothing = json!({"points": []});
         assert_eq!(super::text(&nothing), "Nothing was recorded yet.\n");

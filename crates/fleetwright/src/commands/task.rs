@@ -1,21 +1,23 @@
-//! Tasks: create, show, follow, cancel.
+//! Tasks and their artifacts.
 
+mod artifacts;
+mod folder;
 mod follow;
+mod lists;
 mod log;
 mod new;
 mod waits;
 
-use clap::{ArgGroup, Args, Subcommand};
+use clap::{Args, Subcommand};
 use domain::task::Priority;
 use serde_json::{Value, json};
 
 use self::follow::ShownLog;
-use super::{Confirmed, Consent, Limit, Session, name};
+use super::name::{self, Task as Name};
+use super::{Confirmed, Consent, Session};
 use crate::client::{Call, QUEUE};
 use crate::failure::Failure;
 use crate::output::{self, Column};
-
-const LIST_COMMAND: &str = "fleetwright task list --pool POOL";
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
@@ -26,19 +28,7 @@ pub(crate) enum Verb {
     Create(Box<new::NewTask>),
     Status(Name),
     /// Show the log of a task's last run
-    Log {
-        #[command(flatten)]
-        name: Name,
-        /// Follow the log until the task is resolved
-        #[arg(short, long, conflicts_with = "run")]
-        follow: bool,
-        /// Run number (default: the last run)
-        #[arg(long, value_name = "N")]
-        run: Option<u64>,
-        /// Read a log on any host that the task refers to, such as its worker
-        #[arg(long)]
-        any_host: bool,
-    },
+    Log(LogArguments),
     Cancel(Confirmed<Name>),
     Rerun(Name),
     /// Change the priority of a task that is not resolved
@@ -49,28 +39,30 @@ pub(crate) enum Verb {
         #[arg(value_name = "PRIORITY", value_parser = str::parse::<Priority>)]
         priority: Priority,
     },
-    /// List the pending and running tasks of a pool, or all tasks of a group
-    List(ListArguments),
+    /// List the pending and running tasks of all pools or one, or all tasks of a group
+    ///
+    /// With --state, also tasks that ended: those of the last runs that `fleetwright pool runs`
+    /// shows.
+    List(lists::ListArguments),
+    /// List the artifacts of a task's last run
+    Artifacts(artifacts::Artifacts),
+    /// Download an artifact of a task's last run
+    Download(artifacts::Download),
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Name {
-    /// Task id
-    #[arg(value_name = "TASK", value_parser = name::task)]
-    task: String,
-}
-
-#[derive(Args, Debug)]
-#[command(group = ArgGroup::new("of").required(true))]
-pub(crate) struct ListArguments {
-    /// Only pending and running tasks of this pool
-    #[arg(long, value_name = "POOL", value_parser = name::pool, group = "of")]
-    pool: Option<String>,
-    /// All tasks of this task group
-    #[arg(long, value_name = "GROUP", value_parser = name::task, group = "of")]
-    task_group: Option<String>,
+pub(crate) struct LogArguments {
     #[command(flatten)]
-    limit: Limit,
+    name: Name,
+    /// Follow the log until the task is resolved
+    #[arg(short, long, conflicts_with = "run")]
+    follow: bool,
+    /// Run number (default: the last run)
+    #[arg(long, value_name = "N")]
+    run: Option<u64>,
+    /// Read a log on any host that the task refers to, such as its worker
+    #[arg(long)]
+    any_host: bool,
 }
 
 const STATUS: &[Column] = &[
@@ -95,38 +87,11 @@ const RUNS: &[Column] = &[
     Column::text("WORKER", "workerId"),
 ];
 
-const LIST: &[Column] = &[
-    Column::text("TASK", "taskId"),
-    Column::text("STATE", "state"),
-    Column::text("PRIORITY", "priority"),
-    Column::age("SINCE", "since"),
-    Column::text("WORKER", "workerId"),
-    Column::prose("NAME", "name"),
-];
-
 pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
     match verb {
         Verb::Create(task) => new::create(*task, session).await,
         Verb::Status(Name { task }) => show(&task, session).await,
-        Verb::Log {
-            name,
-            follow: true,
-            any_host,
-            ..
-        } => {
-            let shown = if any_host {
-                ShownLog::OfAnyHost
-            } else {
-                ShownLog::OfServer
-            };
-            follow_log(&name.task, shown, session).await
-        }
-        Verb::Log {
-            name,
-            run,
-            any_host,
-            ..
-        } => log(&name.task, run, any_host, session).await,
+        Verb::Log(arguments) => show_log(arguments, session).await,
         Verb::Cancel(Confirmed { name, consent }) => cancel(&name.task, &consent, session).await,
         Verb::Rerun(name) => {
             let call = Call::order(QUEUE, &["task", &name.task, "rerun"]);
@@ -138,22 +103,35 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
             let effect = format!("give priority {} to", priority.as_str());
             change(call, &name.task, &effect, session).await
         }
-        Verb::List(ListArguments {
-            pool: Some(pool),
-            limit,
-            ..
-        }) => list_of_pool(&pool, &limit, session).await,
-        Verb::List(arguments) => {
-            let group = arguments.task_group.unwrap_or_default();
-            list_of_group(&group, &arguments.limit, session).await
-        }
+        Verb::List(arguments) => lists::list(arguments, session).await,
+        Verb::Artifacts(arguments) => artifacts::list(&arguments, session).await,
+        Verb::Download(arguments) => artifacts::download(&arguments, session).await,
     }
+}
+
+/// The command `logs` too.
+pub(crate) async fn show_log(arguments: LogArguments, session: &Session) -> Result<(), Failure> {
+    let LogArguments {
+        name,
+        follow,
+        run,
+        any_host,
+    } = arguments;
+    if !follow {
+        return log(&name.task, run, any_host, session).await;
+    }
+    let shown = if any_host {
+        ShownLog::OfAnyHost
+    } else {
+        ShownLog::OfServer
+    };
+    follow_log(&name.task, shown, session).await
 }
 
 async fn status(task: &str, session: &Session) -> Result<Value, Failure> {
     let call = Call::get(QUEUE, &["task", task, "status"])
         .to(format!("show task {task}"))
-        .list_command(LIST_COMMAND);
+        .list_command(name::TASK_LIST);
     let mut reply = session.client.call(&call).await?;
     Ok(reply["status"].take())
 }
@@ -206,7 +184,7 @@ async fn log(
 async fn change(call: Call, task: &str, effect: &str, session: &Session) -> Result<(), Failure> {
     let call = call
         .to(format!("{effect} task {task}"))
-        .list_command(LIST_COMMAND);
+        .list_command(name::TASK_LIST);
     let reply = session.client.call(&call).await?;
     let state = reply["status"]["state"].as_str().unwrap_or_default();
     session.done(&reply, &format!("task {task} is {state}"));
@@ -216,7 +194,7 @@ async fn change(call: Call, task: &str, effect: &str, session: &Session) -> Resu
 async fn cancel(task: &str, consent: &Consent, session: &Session) -> Result<(), Failure> {
     let call = Call::order(QUEUE, &["task", task, "cancel"])
         .to(format!("cancel task {task}"))
-        .list_command(LIST_COMMAND);
+        .list_command(name::TASK_LIST);
     consent.confirm(&call)?;
     let reply = session.client.call(&call).await?;
     let state = reply["status"]["state"].as_str().unwrap_or_default();
@@ -226,61 +204,4 @@ async fn cancel(task: &str, consent: &Consent, session: &Session) -> Result<(), 
     };
     session.done(&reply, &text);
     Ok(())
-}
-
-async fn list_of_pool(pool: &str, limit: &Limit, session: &Session) -> Result<(), Failure> {
-    let mut all = Vec::new();
-    for (place, state, since) in [
-        ("claimed", "running", "claimed"),
-        ("pending", "pending", "inserted"),
-    ] {
-        let call = Call::get(QUEUE, &["task-queues", pool, place])
-            .to(format!("list the {state} tasks of pool {pool}"))
-            .list_command("fleetwright pool list");
-        let left = limit.limit.map(|limit| limit.saturating_sub(all.len()));
-        if left == Some(0) {
-            break;
-        }
-        let document = session.client.pages(&call, "tasks", left).await?;
-        let tasks = document["tasks"].as_array().into_iter().flatten();
-        all.extend(tasks.map(|item| summary(item, &item["task"], &json!(state), &item[since])));
-    }
-    session.rows(&json!({ "tasks": all }), "tasks", LIST);
-    Ok(())
-}
-
-async fn list_of_group(group: &str, limit: &Limit, session: &Session) -> Result<(), Failure> {
-    let call = Call::get(QUEUE, &["task-group", group, "list"])
-        .to(format!("list the tasks of group {group}"))
-        .list_command(LIST_COMMAND);
-    let document = session.client.pages(&call, "tasks", limit.limit).await?;
-    let tasks = document["tasks"].as_array().into_iter().flatten();
-    let tasks: Vec<Value> = tasks
-        .map(|item| {
-            let status = &item["status"];
-            let last = status["runs"].as_array().and_then(|runs| runs.last());
-            let moment = last.and_then(|run| {
-                let moments = ["resolved", "started", "scheduled"];
-                moments.iter().find_map(|key| run.get(key))
-            });
-            let since = moment.unwrap_or(&item["task"]["created"]);
-            let mut row = summary(status, &item["task"], &status["state"], since);
-            row["workerId"] = last.map_or(Value::Null, |run| run["workerId"].clone());
-            row
-        })
-        .collect();
-    session.rows(&json!({ "tasks": tasks }), "tasks", LIST);
-    Ok(())
-}
-
-/// The row of a task, from either list.
-fn summary(item: &Value, task: &Value, state: &Value, since: &Value) -> Value {
-    json!({
-        "taskId": item["taskId"],
-        "state": state,
-        "priority": task["priority"],
-        "since": since,
-        "workerId": item["workerId"],
-        "name": task["metadata"]["name"],
-    })
 }

@@ -1,4 +1,4 @@
-//! The tree: lists, shows, moves, removes and protects nodes.
+//! Shows, moves and protects nodes.
 
 mod care;
 mod place;

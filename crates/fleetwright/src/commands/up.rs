@@ -369,6 +369,16 @@ fn welcome(root_url: &str, link: &str, (folder, owner): (&Path, &Path), has_role
     } else {
         String::new()
     };
+    // Commands find the server of the default folder.
+    let is_default = DataFolder::default_path().is_ok_and(|path| path == folder);
+    let source = match is_default {
+        true => String::new(),
+        false => format!("  . {}\n", quoted(&owner.display().to_string())),
+    };
+    let of_data = match is_default {
+        true => String::new(),
+        false => format!(" --data {}", quoted(&folder.display().to_string())),
+    };
     format!(
         "\
 fleetwright is ready at {root_url}
@@ -380,14 +390,12 @@ fleetwright is ready at {root_url}
 
 Try, in another terminal:
 
-  . {}
-  {program} task create --pool {FIRST_POOL} --log -- echo hello
+{source}  {program} task create --pool {FIRST_POOL} --log -- echo hello
   {program} explain pool {FIRST_POOL}
 
-Ctrl-C stops the server; a second Ctrl-C stops it at once.",
+Ctrl-C stops the server, and so does `{program} down{of_data}`; a second one stops it at once.",
         folder.display(),
         owner.display(),
-        quoted(&owner.display().to_string()),
     )
 }
 

@@ -97,8 +97,8 @@ pub(crate) async fn run(arguments: Arguments, session: &Session) -> Result<(), F
 
 fn text(reply: &Value, by: Grouping) -> String {
     let all = reply["totalMs"].as_i64().unwrap_or(0);
-    let from = reply["since"].as_str().unwrap_or_default();
-    let until = reply["until"].as_str().unwrap_or_default();
+    let from = output::clock_of(&reply["since"]);
+    let until = output::clock_of(&reply["until"]);
     let rows = reply["rows"].as_array().into_iter().flatten();
     let mut rows: Vec<Vec<String>> = match by {
         Grouping::Cause => rows.map(|row| cause_row(row, all)).collect(),
@@ -201,14 +201,14 @@ mod tests {
     #[test]
     fn rows_sum_to_the_whole() {
         insta::assert_snapshot!(text(&reply(), Grouping::Pool), @r"
-        Waits from 2026-11-21T00:00:00.000Z to 2026-11-22T00:00:00.000Z
+        Waits from 2026-11-21 00:00:00Z to 2026-11-22 00:00:00Z
         POOL            WAITED  SHARE  MOST FOR
         gpu/train  13 min 48 s  100 %  quota 82 %, booting 18 %
         2 others           2 s    0 %
         all        13 min 50 s  100 %
         ");
         insta::assert_snapshot!(text(&reply(), Grouping::Cause), @r"
-        Waits from 2026-11-21T00:00:00.000Z to 2026-11-22T00:00:00.000Z
+        Waits from 2026-11-21 00:00:00Z to 2026-11-22 00:00:00Z
         CAUSE          WAITED  SHARE  RUNS
         quota     13 min 48 s  100 %     3
         2 others          2 s    0 %

@@ -1,5 +1,7 @@
 //! Workers.
 
+use std::collections::HashMap;
+
 use access::slugid;
 use clap::{Args, Subcommand};
 use domain::time::Timestamp;
@@ -167,6 +169,8 @@ const LIST: &[Column] = &[
     Column::text("GROUP", "workerGroup"),
     Column::text("WORKER", "workerId"),
     Column::text("STATE", "state"),
+    Column::text("DOES", "presence"),
+    Column::text("TASK", "task/taskId"),
     Column::number("CAPACITY", "capacity"),
     Column::age("CREATED", "created"),
     Column::age("EXPIRES", "expires"),
@@ -275,7 +279,7 @@ async fn list(listing: Listing, session: &Session) -> Result<(), Failure> {
             .query("launchConfigId", listing.launch_config)
             .to(format!("list the workers of pool {pool}"))
             .list_command("fleetwright pool list");
-        return session.list(&call, "workers", LIST, &listing.limit).await;
+        return list_of_pool(pool, &call, &listing.limit, session).await;
     }
     let call = Call::get(FLEETWRIGHT, &["workers"])
         .query("workerPoolId", listing.pool)
@@ -288,6 +292,40 @@ async fn list(listing: Listing, session: &Session) -> Result<(), Failure> {
     session
         .list(&call, "workers", LIST_ALL, &listing.limit)
         .await
+}
+
+/// The workers of a pool, with their tasks if the server knows these.
+async fn list_of_pool(
+    pool: &str,
+    call: &Call,
+    limit: &Limit,
+    session: &Session,
+) -> Result<(), Failure> {
+    if session.json {
+        return session.list(call, "workers", LIST, limit).await;
+    }
+    let seen = Call::get(FLEETWRIGHT, &["workers"])
+        .query("workerPoolId", Some(pool))
+        .to("list the tasks of workers");
+    let (document, seen) = tokio::join!(
+        session.client.pages(call, "workers", limit.limit),
+        session.client.pages(&seen, "workers", None),
+    );
+    let seen = seen.unwrap_or_default();
+    let seen = seen["workers"].as_array().into_iter().flatten();
+    let seen: HashMap<_, _> = seen.map(|worker| (name_in_pool(worker), worker)).collect();
+    session.described_rows(document?, "workers", LIST, |worker| {
+        if let Some(seen) = seen.get(&name_in_pool(worker)) {
+            for field in ["presence", "task"] {
+                worker[field] = seen[field].clone();
+            }
+        }
+    });
+    Ok(())
+}
+
+fn name_in_pool(worker: &Value) -> [String; 2] {
+    ["workerGroup", "workerId"].map(|key| worker[key].as_str().unwrap_or_default().to_owned())
 }
 
 async fn show(worker: &Name, session: &Session) -> Result<(), Failure> {
@@ -347,7 +385,7 @@ async fn quarantine(
         .to(purpose)
         .list_command(LIST_COMMAND);
     let text = match until {
-        Some(_) => format!("{worker} gets no tasks until {moment}"),
+        Some(_) => format!("{worker} gets no tasks until {}", output::clock(moment)),
         None => format!("{worker} may get tasks again"),
     };
     session.order(&call, &text).await

@@ -34,6 +34,13 @@ pub(crate) fn age(then: Timestamp, now: Timestamp) -> String {
     }
 }
 
+/// A time for people, to the second: `2026-11-21 06:19:13Z`.
+pub(crate) fn clock(moment: Timestamp) -> String {
+    let text = moment.to_string().replace('T', " ");
+    let seconds = text.split('.').next().unwrap_or_default();
+    format!("{seconds}Z")
+}
+
 /// Parses a time from the command line: a timestamp, or a duration from now such as `90d`.
 pub(crate) fn parse_moment(text: &str, now: Timestamp) -> Result<Timestamp, String> {
     if let Ok(moment) = text.parse() {
@@ -83,6 +90,12 @@ mod tests {
         ] {
             assert_eq!(age(at(seconds), at(0)), text);
         }
+    }
+
+    #[test]
+    fn a_time_is_shown_to_the_second_with_its_zone() {
+        let moment: Timestamp = "2026-11-21T06:19:13.999Z".parse().unwrap();
+        assert_eq!(clock(moment), "2026-11-21 06:19:13Z");
     }
 
     #[test]

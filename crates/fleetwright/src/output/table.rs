@@ -6,7 +6,7 @@ use comfy_table::{
 use domain::time::Timestamp;
 use serde_json::{Number, Value};
 
-use super::age;
+use super::{age, clock};
 
 const GAP: u16 = 2;
 /// Minimum width of a column of prose.
@@ -179,7 +179,10 @@ pub(crate) fn details(item: &Value, columns: &[Column], now: Timestamp) -> Strin
             .get(column.field)
             .and_then(Value::as_str)
             .filter(|_| column.kind == Kind::Age)
-            .map(|moment| format!(" ({moment})"))
+            .map(|text| match text.parse() {
+                Ok(moment) => format!(" ({})", clock(moment)),
+                Err(_) => format!(" ({})", printable(text)),
+            })
             .unwrap_or_default();
         text.push_str(&format!("{:widest$}  {value}{moment}\n", column.title));
     }
@@ -192,12 +195,25 @@ pub(crate) fn screen_width() -> Option<u16> {
     is_cut.then(|| Table::new().width()).flatten()
 }
 
+/// The height of the screen, if results go to one.
+pub(crate) fn screen_height() -> Option<u16> {
+    let lines = || crossterm::terminal::size().ok().map(|(_, lines)| lines);
+    let lines = super::to_terminal().then(lines).flatten();
+    lines.filter(|lines| *lines > 0)
+}
+
 /// A number without an exponent, and without a fraction that is zero.
 fn decimal(number: &Number) -> String {
     match number.as_f64().filter(|_| number.is_f64()) {
         Some(value) => format!("{value}"),
         None => number.to_string(),
     }
+}
+
+/// A time of the API, for people.
+pub(crate) fn clock_of(moment: &Value) -> String {
+    let text = moment.as_str().unwrap_or_default();
+    text.parse().map_or_else(|_| printable(text), clock)
 }
 
 /// A text on one line without control characters.
@@ -306,7 +322,7 @@ mod tests {
         insta::assert_snapshot!(details(&items()[0], COLUMNS, now()), @r"
         POOL         demo/linux
         RUNNING      7
-        CHANGED      3m ago (2026-09-21T14:10:00.000Z)
+        CHANGED      3m ago (2026-09-21 14:10:00Z)
         DESCRIPTION  machines for the demonstration of everything
         ");
     }

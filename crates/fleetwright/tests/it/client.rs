@@ -56,8 +56,9 @@ fn a_pool_is_made_shown_changed_counted_and_deleted() {
             .contains("Owner            you@example.com")
     );
     let listed = server.ok(&["pool", "list"]);
-    assert!(listed.starts_with("POOL           PROVIDER"), "{listed}");
-    assert!(listed.contains("demo/linux     static"), "{listed}");
+    assert!(listed.starts_with("POOL           WAITING"), "{listed}");
+    let line = listed.lines().find(|line| line.starts_with("demo/linux "));
+    assert!(line.unwrap().contains(" static "), "{listed}");
 
     server.ok(&[
         "pool",
@@ -409,7 +410,7 @@ fn each_kind_of_failure_has_its_exit_code() {
     server.ok(&POOL);
     let code = |arguments: &[&str]| server.run(arguments).code;
     assert_eq!(
-        code(&["pool", "create", "demo/x", "--provider", "static"]),
+        code(&["pool", "create", "demo/x", "--owner", "o@example.com"]),
         2
     );
     assert_eq!(

@@ -441,7 +441,7 @@ fn errors_in_files_are_reported_without_a_request() {
     let done = plan(&server, &file, &[]);
     assert_eq!(done.code, 2);
     assert!(
-        done.err.contains(&format!("{file}: /roles/0/scope: ")),
+        done.err.contains(&format!("{file}:2: /roles/0/scope: ")),
         "{}",
         done.err
     );

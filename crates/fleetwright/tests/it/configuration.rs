@@ -151,7 +151,9 @@ fn the_server_gives_the_same_result_and_origins_as_the_file() {
         };
         let here = [verb, &[&file], pointer, &presented].concat();
         let there = [verb, &["--server", "build"], pointer, &presented].concat();
-        assert_eq!(server.ok(&here), server.ok(&there), "{verb:?}");
+        // Only the file has lines.
+        let local = server.ok(&here).replace(&format!("  ({file}:17)"), "");
+        assert_eq!(local, server.ok(&there), "{verb:?}");
     }
 }
 
@@ -309,18 +311,43 @@ fn files_are_formatted_and_keep_their_comments() {
     assert_eq!(home.read("messy.yaml"), tidy);
     assert_eq!(home.run(&["rules", "fmt", &file, "--check"]).code, 0);
 
-    let commented = format!("# Why.\n{messy}");
+    let checked = home.run(&["rules", "fmt", &file, "--check"]);
+    assert_eq!(checked.out, "1 file already formatted\n");
+
+    let commented = format!("# Why.\n{messy}# The end.\n");
     let file = home.write("commented.yaml", &commented);
+    assert_eq!(home.run(&["rules", "fmt", &file, "--write"]).code, 0);
+    let kept = format!("# Why.\n{tidy}# The end.\n");
+    assert_eq!(home.read("commented.yaml"), kept);
+
+    let aliases = format!("{messy}x: [&a {{}}, *a]\n");
+    let file = home.write("aliases.yaml", &aliases);
     let left = home.run(&["rules", "fmt", &file, "--write"]);
     assert_eq!(left.code, 0);
     assert!(
-        left.err.contains("would delete its comments"),
+        left.err.contains("would delete its aliases"),
         "{}",
         left.err
     );
-    assert_eq!(home.read("commented.yaml"), commented);
+    assert_eq!(home.read("aliases.yaml"), aliases);
     home.run(&["rules", "fmt", &file, "--write", "--force"]);
-    assert_eq!(home.read("commented.yaml"), tidy);
+    assert!(!home.read("aliases.yaml").contains('&'));
+}
+
+#[test]
+fn an_explanation_has_the_line_of_each_step() {
+    let home = Home::new();
+    let file = home.write("build.yaml", BUILD);
+    let set = ["--set", "provider=fake", "--set", "zone=z1"];
+    let explain = [&["rules", "explain", &file, "/fake/zone"][..], &set].concat();
+    let text = home.run(&explain).out;
+    assert!(
+        text.contains(&format!("\"z1\" sets \"z1\"  ({file}:14)")),
+        "{text}"
+    );
+    let shown: Value =
+        serde_json::from_str(&home.run(&[&explain[..], &["--json"]].concat()).out).unwrap();
+    assert_eq!(shown["steps"][0]["place"], format!("{file}:17"));
 }
 
 #[test]
@@ -331,7 +358,7 @@ fn rules_that_never_match_are_found_if_the_places_are_known() {
     let done = home.run(&["rules", "lint", &file]);
     assert_eq!(done.code, 1, "{}", done.err);
     assert!(
-        done.out.contains(&format!("{file}: \"z3\": never applies")),
+        done.out.starts_with(&format!("{file}:")) && done.out.contains(": \"z3\": never applies"),
         "{}",
         done.out
     );
@@ -340,7 +367,8 @@ fn rules_that_never_match_are_found_if_the_places_are_known() {
     assert_eq!(document["files"][0]["findings"][0]["ruleId"], "z3");
     let file = home.write("build.yaml", BUILD);
     let done = home.run(&["rules", "lint", &file]);
-    assert_eq!((done.code, done.out.as_str()), (0, ""), "{}", done.err);
+    let expected = format!("{file}: no findings in 2 worker types and 4 rules\n");
+    assert_eq!((done.code, done.out), (0, expected), "{}", done.err);
 
     let schema: Value = serde_json::from_str(&home.run(&["rules", "schema"]).out).unwrap();
     assert!(schema["properties"]["rules"].is_object(), "{schema}");

@@ -17,7 +17,11 @@ const BLOCKS: &[(&str, &str, Way)] = &[
         "cargo run --release",
         Way::Skip("builds a release"),
     ),
-    ("README.md", ". ~/.local", Way::Run(first_task)),
+    (
+        "README.md",
+        "target/release/fleetwright task",
+        Way::Run(first_task),
+    ),
     (
         "README.md",
         "alias fleetwright",
@@ -49,7 +53,11 @@ const BLOCKS: &[(&str, &str, Way)] = &[
         "fleetwright provider test",
         Way::Skip("is run by the tests of the command"),
     ),
-    ("docs/api.md", ". DIR/owner.env", Way::Run(declared_worker)),
+    (
+        "docs/api.md",
+        "fleetwright pool create",
+        Way::Run(declared_worker),
+    ),
     ("docs/api.md", "echo '{", Way::Run(secrets)),
     (
         "docs/api.md",
@@ -181,6 +189,11 @@ const BLOCKS: &[(&str, &str, Way)] = &[
         Way::Run(recorded_history),
     ),
     (
+        "docs/worker.md",
+        "fleetwright task create",
+        Way::Skip("the tests of the commands run them on tasks that exist"),
+    ),
+    (
         "docs/strategies.md",
         "head -c 33",
         Way::Skip("serves for ever; the tests of the server start the same program"),
@@ -259,8 +272,8 @@ macro_rules! runs {
 }
 
 runs! {
-    the_readme_leads_to_a_first_task_and_its_log, "README.md", ". ~/.local";
-    the_api_guide_leads_to_a_registered_worker, "docs/api.md", ". DIR/owner.env";
+    the_readme_leads_to_a_first_task_and_its_log, "README.md", "target/release/fleetwright task";
+    the_api_guide_leads_to_a_registered_worker, "docs/api.md", "fleetwright pool create";
     the_commands_about_secrets_work, "docs/api.md", "echo '{";
     the_commands_about_documentation_work, "docs/documentation.md", "fleetwright documentation check";
     the_commands_about_events_work, "docs/events.md", "fleetwright event tail";
@@ -303,13 +316,15 @@ fn secrets(block: &Block) {
 
 fn declared_worker(session: &Block) {
     let server = Server::without_pools();
-    let data = server.home.path("data");
-    let text = session.text.replace("DIR", data.to_str().unwrap());
-    let out = run_in(&server.home, &server.home.path("."), &text);
+    let owner = server.home.read("data/owner.env");
+    server
+        .home
+        .write(".local/share/fleetwright/owner.env", &owner);
+    let out = run_in(&server.home, &server.home.path("."), &session.text);
     let mut words = out.split_whitespace();
     let secret = words.rfind(|word| word.len() == 44);
     let secret = secret.unwrap_or_else(|| panic!("no secret: {out}"));
-    if shell(&server.home, &data, "curl --version").code != 0 {
+    if shell(&server.home, &server.home.path("."), "curl --version").code != 0 {
         // Without curl there is nothing to run the second block with.
         return;
     }

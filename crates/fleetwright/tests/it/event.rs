@@ -74,8 +74,12 @@ fn events_are_listed_as_text_and_json() {
     while listed().is_empty() {}
     let text = listed();
     let mut words = text.split_whitespace();
-    let clock = words.next().unwrap();
-    assert_eq!((clock.len(), &clock[2..3]), (8, ":"), "{text}");
+    let [day, clock] = [(); 2].map(|()| words.next().unwrap());
+    assert_eq!(
+        (day.len(), clock.len(), &clock[2..3]),
+        (10, 9, ":"),
+        "{text}"
+    );
     assert_eq!(
         words.collect::<Vec<_>>(),
         ["worker-pool-created", "demo/one"]

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::queue_calls::wait_for;
 use crate::worker_runs::{IRON, create_static_pool, work};
-use crate::world::{Done, Home, Server};
+use crate::world::{Home, Server};
 
 /// The words of a command.
 fn words(line: &str) -> Vec<&str> {
@@ -112,14 +112,22 @@ fn a_quarantine_is_shown_with_its_author_and_reason() {
 }
 
 #[test]
-fn a_command_without_a_server_names_the_file_of_the_one_on_this_machine() {
+fn a_command_without_a_server_or_credentials_says_where_they_may_be() {
     let home = Home::new();
-    let run = |line: &str| Done::of(home.command(&words(line)).output().unwrap());
-    let refused = run("pool list");
+    let refused = home.run(&words("pool list"));
     assert_eq!(refused.code, 2);
+    assert!(
+        refused.err.contains("no server configured"),
+        "{}",
+        refused.err
+    );
+    assert!(refused.err.contains("`fleetwright up`"), "{}", refused.err);
     assert!(!refused.err.contains("owner.env"), "{}", refused.err);
-    let file = home.write(".local/share/fleetwright/owner.env", "");
-    let refused = run("pool list");
+    let server = Server::start();
+    let file = server.home.write(".local/share/fleetwright/owner.env", "");
+    let unsigned = format!("pool list --root-url {}", server.root_url());
+    let refused = server.home.run(&words(&unsigned));
+    assert_eq!(refused.code, 4, "{}", refused.err);
     assert!(
         refused.err.contains(&format!("`. {file}`")),
         "{}",

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::world::Home;
+use crate::world::{Done, Home, Server};
 
 #[test]
 fn help_documents_the_exit_codes_and_the_settings() {
@@ -50,8 +50,35 @@ fn completions_exist_for_three_shells() {
     for shell in ["bash", "zsh", "fish"] {
         let done = Home::new().run(&["completions", shell]);
         assert_eq!(done.code, 0);
-        assert!(done.out.contains("launch-config"), "{shell}");
+        assert!(done.out.contains("COMPLETE"), "{shell}: {}", done.out);
     }
+}
+
+/// The answers to a shell, which asks by the variable of its script.
+fn completed(command: &mut std::process::Command, words: &[&str]) -> String {
+    let command = command
+        .env("FLEETWRIGHT_COMPLETE", "fish")
+        .args(["--", "fleetwright"]);
+    let done = Done::of(command.args(words).output().unwrap());
+    assert_eq!((done.code, done.err.as_str()), (0, ""), "{words:?}");
+    done.out
+}
+
+#[test]
+fn a_shell_gets_the_commands_and_the_ids_of_the_server() {
+    let home = Home::new();
+    let commands = completed(&mut home.command(&[]), &["launch"]);
+    assert!(commands.starts_with("launch-config"), "{commands}");
+    // Without a server there are no ids, and no errors.
+    assert_eq!(
+        completed(&mut home.command(&[]), &["pool", "show", "x"]),
+        ""
+    );
+    let server = Server::start();
+    let pools = completed(&mut server.command(&[]), &["pool", "show", "lo"]);
+    assert_eq!(pools.trim(), "local/default");
+    let providers = completed(&mut server.command(&[]), &["provider", "test", ""]);
+    assert!(providers.contains("local"), "{providers}");
 }
 
 #[test]
@@ -259,7 +286,7 @@ fn a_broken_link_hides_no_other_error() {
     assert_eq!(done.code, 2, "{}", done.err);
     for part in [
         "link.yaml: is a link to a file that does not exist",
-        "wrong.json: /roles: must be a list",
+        "wrong.json:1: /roles: must be a list",
         "/no/such/file does not exist",
         "hint: files whose names begin with a dot are skipped",
     ] {

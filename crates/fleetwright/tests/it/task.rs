@@ -344,7 +344,11 @@ fn impossible_requests_have_their_exit_codes() {
         (&["task", "log", "--run", "7", NO_TASK], 3, NO_TASK),
         (&["task", "cancel", "--yes", NO_TASK], 3, NO_TASK),
         (&["task", "status", "42"], 2, "22 letters"),
-        (&["task", "list"], 2, "--pool"),
+        (
+            &["task", "list", "--state", "unscheduled"],
+            2,
+            "--task-group",
+        ),
     ] {
         let done = server.run(arguments);
         assert_eq!(done.code, code, "{arguments:?}: {}", done.err);

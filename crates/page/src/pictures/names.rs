@@ -13,7 +13,13 @@ use crate::view::Visit;
 
 /// Names of one kind that are listed.
 const MAX_NAMES: usize = 300;
-const CONFIGURATION_KEYS: [&str; 4] = ["description", "workerTypes", "rules", "launchConfigIds"];
+const CONFIGURATION_KEYS: [&str; 5] = [
+    "description",
+    "workerTypes",
+    "sets",
+    "rules",
+    "launchConfigIds",
+];
 const RULE_KEYS: [&str; 4] = ["ruleId", "description", "conditions", "values"];
 /// Launch configs that are read.
 const PAGE: u32 = 200;

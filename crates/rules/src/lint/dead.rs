@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use super::Finding;
+use crate::elements::ElementChange;
 use crate::problem::push_token;
 use crate::rule::Rule;
 use crate::set::RuleSet;
@@ -24,7 +25,7 @@ pub(super) fn find(set: &RuleSet, groups: &[Vec<usize>], findings: &mut Vec<(usi
             continue;
         }
         let applying: Vec<&Rule> = group.iter().map(|rule| &rules[*rule]).collect();
-        let root = trace::assign_all(&applying);
+        let (root, _) = trace::assign_all(&applying);
         for (place, rule) in group.iter().enumerate() {
             for leaf in leaves[*rule].iter_mut().filter(|leaf| !leaf.has_effect) {
                 leaf.record_effect(&root, place, group);
@@ -42,6 +43,8 @@ pub(super) fn find(set: &RuleSet, groups: &[Vec<usize>], findings: &mut Vec<(usi
 struct Leaf<'a> {
     path: Vec<&'a str>,
     value: &'a Value,
+    /// The change of an element with its number in the rule; its path ends at the list.
+    change: Option<(usize, &'a ElementChange)>,
     /// Whether it had an effect in at least one evaluation.
     has_effect: bool,
     /// Whether this `null` deleted something.
@@ -75,9 +78,24 @@ impl Leaf<'_> {
         let Some(node) = children.get(last) else {
             return; // A `null` at a place that no rule set.
         };
+        if let Some((number, _)) = self.change {
+            let mut changes = node.changes().iter();
+            let made = changes.find(|change| change.rule == place && change.number == number);
+            self.deleted |= made.is_some();
+            self.has_effect |= match made {
+                None => !self.value.is_null(),
+                Some(made) => {
+                    let is_last = made.n_steps == node.steps.len();
+                    is_last && node.is_leaf()
+                }
+            };
+            note(&node.steps, |_| true);
+            self.by.extend(first.map(|rule| group[rule]));
+            return;
+        }
         note(&node.steps, |_| true);
         self.by.extend(first.map(|rule| group[rule]));
-        let is_leaf = matches!(node.now, NodeState::Leaf(_));
+        let is_leaf = node.is_leaf();
         let own = node
             .steps
             .binary_search_by_key(&place, |step| step.rule)
@@ -98,6 +116,9 @@ impl Leaf<'_> {
     }
 
     fn pointer(&self) -> String {
+        if let Some((_, change)) = self.change {
+            return change.path().to_owned();
+        }
         let mut pointer = String::new();
         for token in &self.path {
             push_token(&mut pointer, token);
@@ -119,6 +140,7 @@ fn leaves_of(rule: &Rule) -> Vec<Leaf<'_>> {
                 Some(_) | None => leaves.push(Leaf {
                     path: path.clone(),
                     value,
+                    change: None,
                     has_effect: false,
                     deleted: false,
                     by: BTreeSet::new(),
@@ -129,6 +151,15 @@ fn leaves_of(rule: &Rule) -> Vec<Leaf<'_>> {
     }
     let mut leaves = Vec::new();
     collect(rule.values(), &mut Vec::new(), &mut leaves);
+    let changes = rule.elements().changes().iter().enumerate();
+    leaves.extend(changes.map(|(number, change)| Leaf {
+        path: change.keys().iter().map(String::as_str).collect(),
+        value: change.value(),
+        change: Some((number, change)),
+        has_effect: false,
+        deleted: false,
+        by: BTreeSet::new(),
+    }));
     leaves
 }
 

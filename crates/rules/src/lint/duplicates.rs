@@ -1,6 +1,6 @@
 //! Finds empty rules and duplicate rules.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
@@ -12,10 +12,20 @@ use crate::set::RuleSet;
 pub(super) fn find(set: &RuleSet, findings: &mut Vec<(usize, Finding)>) {
     let rules = set.rules();
     for (index, rule) in rules.iter().enumerate() {
-        if rule.values().is_empty() {
+        if rule.values().is_empty() && rule.elements().is_empty() {
             let rule_id = rule.id().to_owned();
             findings.push((index, Finding::Empty { rule_id }));
         }
+        if rule.has_references() && !rule.has_templates() {
+            let rule_id = rule.id().to_owned();
+            findings.push((index, Finding::NoReferences { rule_id }));
+        }
+    }
+    let conditions = rules.iter().flat_map(|rule| rule.conditions().set_names());
+    let used: BTreeSet<&str> = conditions.map(|(_, name)| name).collect();
+    for (name, _) in set.sets().iter().filter(|(name, _)| !used.contains(name)) {
+        let name = name.to_owned();
+        findings.push((rules.len(), Finding::UnusedSet { name }));
     }
     for same in with_same_values(rules) {
         for together in with_nothing_between(rules, &same) {
@@ -34,7 +44,12 @@ pub(super) fn find(set: &RuleSet, findings: &mut Vec<(usize, Finding)>) {
     }
     let indices: Vec<usize> = (0..rules.len()).collect();
     let together = indices.chunk_by(|left, right| {
-        are_equivalent(rules[*left].conditions(), rules[*right].conditions())
+        let (left, right) = (&rules[*left], &rules[*right]);
+        // Joined, the values of both would come before the elements of both.
+        let is_plain = left.elements().is_empty() && right.elements().is_empty();
+        is_plain
+            && left.has_references() == right.has_references()
+            && are_equivalent(left.conditions(), right.conditions())
     });
     for run in together.filter(|run| run.len() > 1) {
         let rule_ids = ids(rules, run);
@@ -50,11 +65,13 @@ fn ids(rules: &[Rule], indices: &[usize]) -> Vec<String> {
 /// Groups of rules with equal values. Rules without values and rules with unique values are left
 /// out.
 fn with_same_values(rules: &[Rule]) -> Vec<Vec<usize>> {
-    let mut groups: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    let mut groups: BTreeMap<(String, String, bool), Vec<usize>> = BTreeMap::new();
     for (index, rule) in rules.iter().enumerate() {
-        if !rule.values().is_empty() {
+        if !rule.values().is_empty() || !rule.elements().is_empty() {
             // Their keys are sorted, so equal values have equal texts.
             let values = Value::Object(rule.values().clone()).to_string();
+            let elements = Value::Object(rule.elements().source().clone()).to_string();
+            let values = (values, elements, rule.has_references());
             groups.entry(values).or_default().push(index);
         }
     }
@@ -70,7 +87,12 @@ fn with_nothing_between<'a>(
 ) -> impl Iterator<Item = &'a [usize]> {
     group.chunk_by(|left, right| {
         let mut between = rules[left + 1..*right].iter();
-        !between.any(|rule| overlap(rule.values(), rules[*left].values()))
+        let own = &rules[*left];
+        !between.any(|rule| {
+            overlap(rule.values(), own.values())
+                || has_elements_in(rule, own)
+                || has_elements_in(own, rule)
+        })
     })
 }
 
@@ -83,6 +105,24 @@ fn overlap(left: &Map<String, Value>, right: &Map<String, Value>) -> bool {
             left.is_empty() || right.is_empty() || overlap(left, right)
         }
         (_, Some(_)) => true,
+    })
+}
+
+/// Whether a rule changes elements of lists that the other one assigns or changes, or that are
+/// inside a value that the other one replaces.
+fn has_elements_in(rule: &Rule, other: &Rule) -> bool {
+    rule.elements().changes().iter().any(|change| {
+        let mut object = other.values();
+        let assigned = change.keys().iter().find_map(|key| match object.get(key) {
+            None => Some(false),
+            Some(Value::Object(next)) if !next.is_empty() => {
+                object = next;
+                None
+            }
+            Some(_) => Some(true),
+        });
+        let mut others = other.elements().changes().iter();
+        assigned.unwrap_or(true) || others.any(|other| other.keys() == change.keys())
     })
 }
 
@@ -106,10 +146,10 @@ fn are_equivalent(left: &Conditions, right: &Conditions) -> bool {
     let (left_mappings, right_mappings) = (left.mappings(), right.mappings());
     let equal = |(left, right): (&Mapping, &Mapping)| {
         left.iter()
-            .map(|(name, patterns)| (name, patterns.as_slice()))
+            .map(|(name, patterns)| (name, patterns.is_negated(), patterns.as_slice()))
             .eq(right
                 .iter()
-                .map(|(name, patterns)| (name, patterns.as_slice())))
+                .map(|(name, patterns)| (name, patterns.is_negated(), patterns.as_slice())))
     };
     always(left) == always(right)
         && left_mappings.len() == right_mappings.len()

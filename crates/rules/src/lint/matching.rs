@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Finding, Obstacle};
 use crate::attributes::Attributes;
-use crate::conditions::{Conditions, Patterns};
+use crate::conditions::Conditions;
+use crate::patterns::{Alternative, Patterns};
 use crate::problem::{did_you_mean, push_token};
 use crate::rule::Rule;
 use crate::set::RuleSet;
@@ -25,6 +26,7 @@ pub(super) fn find(
         }
     }
     let applied: BTreeSet<usize> = groups.iter().flatten().copied().collect();
+    unmatched_sets(set, &values, findings);
     for (index, rule) in set.rules().iter().enumerate() {
         if !applied.contains(&index) {
             let (rule_id, obstacles) = (rule.id().to_owned(), obstacles(rule, evaluations));
@@ -32,6 +34,38 @@ pub(super) fn find(
         }
         let unmatched = unmatched_conditions(rule, &values).into_iter();
         findings.extend(unmatched.map(|finding| (index, finding)));
+    }
+}
+
+/// Finds patterns that match none of the known values of their condition, and rules that never
+/// apply because of them.
+pub(super) fn find_by_values(
+    set: &RuleSet,
+    known: &Values<'_>,
+    findings: &mut Vec<(usize, Finding)>,
+) {
+    for (index, rule) in set.rules().iter().enumerate() {
+        let mappings = rule.conditions().mappings();
+        let never = mappings.iter().filter(|mapping| {
+            mapping.iter().any(|(name, patterns)| {
+                let values = known.get(name);
+                values.is_some_and(|values| !values.iter().any(|it| patterns.match_value(it)))
+            })
+        });
+        if !mappings.is_empty() && never.count() == mappings.len() {
+            let (rule_id, obstacles) = (rule.id().to_owned(), Vec::new());
+            findings.push((index, Finding::NeverApplies { rule_id, obstacles }));
+        }
+        for (at, mapping) in mappings.iter().enumerate() {
+            for (name, patterns) in mapping.iter() {
+                if let Some(values) = known.get(name) {
+                    let path = condition_path(rule, at, name);
+                    let mut found = Vec::new();
+                    unmatched_patterns(rule, &path, patterns, values, &mut found);
+                    findings.extend(found.into_iter().map(|finding| (index, finding)));
+                }
+            }
+        }
     }
 }
 
@@ -100,19 +134,53 @@ fn unmatched_patterns(
     values: &BTreeSet<&str>,
     findings: &mut Vec<Finding>,
 ) {
-    let in_list = matches!(patterns, Patterns::AnyOf(_));
-    for (index, pattern) in patterns.as_slice().iter().enumerate() {
-        if values.iter().any(|value| pattern.matches(value)) {
+    for (index, alternative) in patterns.as_slice().iter().enumerate() {
+        if values.iter().any(|value| alternative.matches(value)) {
             continue;
         }
         let mut path = path.to_owned();
-        if in_list {
-            push_token(&mut path, &index.to_string());
+        for token in patterns.tokens(index) {
+            push_token(&mut path, &token);
         }
         findings.push(Finding::PatternMatchesNothing {
             rule_id: rule.id().to_owned(),
             path,
-            pattern: pattern.as_str().to_owned(),
+            pattern: match alternative {
+                Alternative::Pattern(pattern) => pattern.as_str().to_owned(),
+                Alternative::Set(set) => format!("set {}", set.name()),
+            },
         });
+    }
+}
+
+/// The patterns of named sets that match nothing under any condition with this set.
+fn unmatched_sets(set: &RuleSet, values: &Values<'_>, findings: &mut Vec<(usize, Finding)>) {
+    let mut conditions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    let rules = set.rules().iter();
+    for mapping in rules.flat_map(|rule| rule.conditions().mappings()) {
+        for (name, patterns) in mapping.iter() {
+            for used in patterns.set_names() {
+                conditions.entry(used).or_default().insert(name);
+            }
+        }
+    }
+    for (name, named) in set.sets().iter() {
+        let Some(conditions) = conditions.get(name) else {
+            continue;
+        };
+        for (index, pattern) in named.patterns().iter().enumerate() {
+            let values = conditions.iter().filter_map(|name| values.get(name));
+            if values.flatten().any(|value| pattern.matches(value)) {
+                continue;
+            }
+            let mut path = String::new();
+            push_token(&mut path, name);
+            push_token(&mut path, &index.to_string());
+            let finding = Finding::SetPatternMatchesNothing {
+                path,
+                pattern: pattern.as_str().to_owned(),
+            };
+            findings.push((set.rules().len(), finding));
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! The limits of rule sets: accepted up to the limit, refused above it, at every size around it.
 
-use fleetwright_rules::{Rule, RuleSet};
+use fleetwright_rules::{Attributes, Evaluator, Rule, RuleSet, Sets};
 use serde_json::{Value, json};
 use testing::sizes_around;
 
@@ -13,6 +13,13 @@ const MAX_PATTERNS_OF_SET: usize = 50_000;
 const MAX_GLOBS_OF_SET: usize = 2_000;
 const MAX_VALUE_DEPTH: usize = 32;
 const MAX_VALUES: usize = 10_000;
+const MAX_SETS: usize = 500;
+const MAX_PATTERNS_OF_NAMED_SET: usize = 2_000;
+const MAX_ELEMENTS: usize = 256;
+const MAX_ELEMENTS_OF_SET: usize = 2_000;
+const MAX_REFERENCE_DEPTH: usize = 16;
+const MAX_REFERENCES: usize = 10_000;
+const MAX_RESOLVED_BYTES: usize = 4 * 1024 * 1024;
 
 fn rule(number: usize, conditions: &Value, values: &Value) -> Value {
     json!({ "ruleId": format!("r{number}"), "conditions": conditions, "values": values })
@@ -144,5 +151,84 @@ fn the_values_of_a_rule_are_limited() {
         // The list itself counts as a value.
         let list = vec![json!(1); count.saturating_sub(1)];
         takes_a_rule(count, MAX_VALUES, &with_values(&json!({ "a": list })));
+    }
+}
+
+#[test]
+fn named_sets_and_their_patterns_are_limited() {
+    let takes = |count: usize, limit: usize, sets: &Value| {
+        assert_eq!(Sets::parse(sets).is_ok(), count <= limit, "{count}");
+    };
+    for count in sizes_around("rules::limits::MAX_SETS", MAX_SETS) {
+        let sets = (0..count).map(|number| (format!("s{number}"), json!([])));
+        takes(count, MAX_SETS, &Value::Object(sets.collect()));
+    }
+    let limit = MAX_PATTERNS_OF_NAMED_SET;
+    for count in sizes_around("rules::limits::MAX_PATTERNS_OF_NAMED_SET", limit) {
+        takes(count, limit, &json!({ "s": vec!["a"; count] }));
+    }
+}
+
+fn with_elements(number: usize, count: usize) -> Value {
+    let paths = (0..count).map(|position| (format!("/a/{position}"), json!(1)));
+    let elements = Value::Object(paths.collect());
+    json!({ "ruleId": format!("r{number}"), "values": {}, "elements": elements })
+}
+
+#[test]
+fn changes_of_elements_are_limited() {
+    for count in sizes_around("rules::limits::MAX_ELEMENTS", MAX_ELEMENTS) {
+        takes_a_rule(count, MAX_ELEMENTS, &with_elements(0, count));
+    }
+    let limit = MAX_ELEMENTS_OF_SET;
+    for count in sizes_around("rules::limits::MAX_ELEMENTS_OF_SET", limit) {
+        let sizes = (0..count)
+            .step_by(MAX_ELEMENTS)
+            .map(|first| MAX_ELEMENTS.min(count - first));
+        let rules = sizes
+            .enumerate()
+            .map(|(number, size)| with_elements(number, size));
+        takes_a_set(count, limit, &rules.collect());
+    }
+}
+
+#[track_caller]
+fn resolves(count: usize, limit: usize, values: &Value) {
+    let rules = json!([{ "ruleId": "r", "references": true, "values": values }]);
+    let evaluator = Evaluator::new(&RuleSet::parse(&rules).unwrap());
+    let result = evaluator.evaluate(&Attributes::nothing());
+    assert_eq!(
+        result.errors.is_empty(),
+        count <= limit,
+        "{count}: {:?}",
+        result.errors.first()
+    );
+}
+
+#[test]
+fn chains_of_references_are_limited() {
+    let limit = MAX_REFERENCE_DEPTH;
+    for count in sizes_around("rules::limits::MAX_REFERENCE_DEPTH", limit) {
+        let links = (0..count).map(|at| (format!("v{at}"), json!(format!("${{/v{}}}", at + 1))));
+        let end = (format!("v{count}"), json!("end"));
+        resolves(count, limit, &Value::Object(links.chain([end]).collect()));
+    }
+}
+
+#[test]
+fn the_references_of_an_evaluation_are_limited() {
+    for count in sizes_around("rules::limits::MAX_REFERENCES", MAX_REFERENCES) {
+        let text = "${/x}".repeat(count);
+        resolves(count, MAX_REFERENCES, &json!({ "x": 1, "y": text }));
+    }
+}
+
+#[test]
+fn the_bytes_of_references_are_limited() {
+    for count in sizes_around("rules::limits::MAX_RESOLVED_BYTES", MAX_RESOLVED_BYTES) {
+        // The text is counted as a value and as a part of the result.
+        let text = "x".repeat(count / 2 / 1_000);
+        let values = json!({ "x": text, "y": "${/x}".repeat(1_000) });
+        resolves(2 * 1_000 * text.len(), MAX_RESOLVED_BYTES, &values);
     }
 }

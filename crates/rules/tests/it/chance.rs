@@ -89,3 +89,120 @@ pub(crate) fn attributes() -> impl Strategy<Value = Vec<(String, String)>> {
     let pairs = prop::collection::btree_map(name(), "[ab]{0,3}", 0..4);
     pairs.prop_map(|pairs| pairs.into_iter().collect())
 }
+
+/// A text with references, escapes and other characters.
+pub(crate) fn template() -> impl Strategy<Value = String> {
+    let part = prop::sample::select(vec![
+        "${region}",
+        "${zone}",
+        "${/a}",
+        "${/b}",
+        "${/c/a}",
+        "${/a/0}",
+        "${/a/0/k}",
+        "$${a}",
+        "$",
+        "x",
+        "}",
+    ]);
+    prop::collection::vec(part, 1..3).prop_map(|parts| parts.concat())
+}
+
+/// The path of an element with its value.
+pub(crate) fn change() -> impl Strategy<Value = (String, Value)> {
+    let path = prop::sample::select(vec![
+        "/a/[k=x]",
+        "/a/[k=x]/v",
+        "/a/[k=y]/v/w",
+        "/a/[k=x]/l/-",
+        "/a/[k=1]/l/0",
+        "/a/0",
+        "/a/1",
+        "/a/0/v",
+        "/a/-",
+        "/b/-",
+        "/b/[=x]",
+        "/b/1",
+        "/c/a/-",
+        "/c/a/[k=x]/v",
+        "/c/a/0/k",
+    ]);
+    let value = prop_oneof![
+        2 => Just(Value::Null),
+        1 => Just(json!(1)),
+        1 => Just(json!("x")),
+        1 => Just(json!({ "v": 2, "w": null })),
+        1 => Just(json!([null])),
+        1 => template().prop_map(Value::String),
+    ];
+    (path, value).prop_map(|(path, value)| {
+        let value = match path {
+            // `null` names no new element.
+            path if path.ends_with("/-") && value.is_null() => json!({ "k": "x" }),
+            _ => value,
+        };
+        (path.to_owned(), value)
+    })
+}
+
+fn extended_value() -> impl Strategy<Value = Value> {
+    let list = prop::sample::select(vec![
+        json!([{ "k": "x", "v": 1 }, { "k": "y" }, { "k": "x" }]),
+        json!(["x", "y", null]),
+        json!([{ "k": 1, "l": [1] }]),
+        json!([]),
+    ]);
+    prop_oneof![
+        2 => template().prop_map(Value::String),
+        1 => template().prop_map(|text| json!([{ "k": text }, text])),
+        3 => list,
+        1 => value(),
+    ]
+}
+
+fn extended_patterns() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        3 => patterns(),
+        1 => Just(json!({ "set": "s" })),
+        1 => Just(json!([{ "set": "t" }, "b*"])),
+        1 => patterns().prop_map(|patterns| json!({ "not": patterns })),
+        1 => Just(json!({ "not": [{ "set": "s" }, "a"] })),
+        1 => Just(json!({ "not": { "set": "t" } })),
+    ]
+}
+
+pub(crate) fn sets() -> impl Strategy<Value = Value> {
+    let set = || prop::collection::vec(pattern(), 0..3);
+    (set(), set()).prop_map(|(s, t)| json!({ "s": s, "t": t }))
+}
+
+/// Rules with references, elements and sets.
+pub(crate) fn extended_rules() -> impl Strategy<Value = Value> {
+    let values = prop::collection::vec(
+        (prop::sample::select(vec!["a", "b", "c"]), extended_value()),
+        0..3,
+    );
+    let values = values.prop_map(|pairs| {
+        let pairs = pairs.into_iter().map(|(key, value)| match key {
+            "c" => (key.to_owned(), json!({ "a": value })),
+            key => (key.to_owned(), value),
+        });
+        Value::Object(pairs.collect())
+    });
+    let conditions = prop::collection::vec((name(), extended_patterns()), 0..2)
+        .prop_map(|pairs| Value::Object(pairs.into_iter().collect()));
+    let changes = prop::collection::vec(change(), 0..3)
+        .prop_map(|pairs| Value::Object(pairs.into_iter().collect()));
+    let rule = (conditions, values, changes, any::<bool>()).prop_map(
+        |(conditions, values, elements, references)| {
+            json!({ "ruleId": "", "conditions": conditions, "references": references,
+                "values": values, "elements": elements })
+        },
+    );
+    prop::collection::vec(rule, 0..6).prop_map(|mut rules| {
+        for (index, rule) in rules.iter_mut().enumerate() {
+            rule["ruleId"] = json!(format!("r{index}"));
+        }
+        Value::Array(rules)
+    })
+}

@@ -35,7 +35,7 @@ fn every_problem_is_reported_with_its_place_and_rule() {
         problems(&rules),
         [
             "/1: a rule is a mapping, found a number",
-            r#"rule "bad": /2: unknown key "condition", a rule has ruleId, description, conditions, values, did you mean "conditions"?"#,
+            r#"rule "bad": /2: unknown key "condition", a rule has ruleId, description, conditions, references, values, elements, did you mean "conditions"?"#,
             r#"rule "bad": /2/conditions/a~1b/1: expected a text, found null"#,
             r#"rule "bad": /2/conditions/a~1b/2: "[z" is not a valid glob: unclosed character class; missing ']' (write \ before a special character to match it literally)"#,
             r#"rule "bad": /2/conditions/region: expected a text or a list of texts, found a number"#,
@@ -216,7 +216,11 @@ fn the_schema_accepts_a_document_and_refuses_unknown_keys() {
     let good = json!({
         "workerConfigurationId": "build",
         "workerTypes": ["build-opt", "proj-x/ci"],
-        "rules": [{ "ruleId": "a", "conditions": [{ "region": ["us-*"] }], "values": { "x": null } }],
+        "sets": { "s": ["us-*"] },
+        "rules": [{
+            "ruleId": "a", "references": true, "values": { "x": null }, "elements": { "/l/0": null },
+            "conditions": [{ "region": ["us-*", { "set": "s" }], "zone": { "not": { "set": "s" } } }],
+        }],
     });
     assert!(schema.is_valid(&good));
     for (pointer, key, value) in [
@@ -227,6 +231,19 @@ fn the_schema_accepts_a_document_and_refuses_unknown_keys() {
         ("/rules/0", "conditions", json!("x")),
         ("/rules/0/conditions/0", "region", json!(1)),
         ("/rules/0", "values", json!([])),
+        ("/rules/0", "references", json!("yes")),
+        ("/rules/0", "elements", json!({ "l": 1 })),
+        (
+            "/rules/0/conditions/0",
+            "zone",
+            json!({ "not": "a", "set": "s" }),
+        ),
+        (
+            "/rules/0/conditions/0",
+            "zone",
+            json!({ "not": { "not": "a" } }),
+        ),
+        ("", "sets", json!({ "s": "a" })),
     ] {
         let mut bad = good.clone();
         bad.pointer_mut(pointer).unwrap()[key] = value;

@@ -49,7 +49,7 @@ fn the_example_of_the_rfc_gives_its_result() {
         attributes.with("workerType", "build-opt"),
     ] {
         let result = rfc().evaluate(&attributes);
-        assert_eq!(Value::Object((*result).clone()), wanted);
+        assert_eq!(Value::Object(result.values.clone()), wanted);
     }
 }
 
@@ -57,7 +57,7 @@ fn the_example_of_the_rfc_gives_its_result() {
 fn the_example_of_the_rfc_has_fewer_values_in_other_places() {
     let result = rfc().evaluate(&Attributes::nothing().with("workerType", "build-opt"));
     assert_eq!(
-        Value::Object((*result).clone()),
+        Value::Object(result.values.clone()),
         json!({
             "scalingRatio": 1,
             "owner": "build-team@my-open-source-project.com",
@@ -125,7 +125,7 @@ fn values_are_deeply_assigned() {
         ]);
         let evaluator = Evaluator::new(&RuleSet::parse(&rules).unwrap());
         let result = evaluator.evaluate(&Attributes::nothing());
-        assert_eq!(Value::Object((*result).clone()), wanted, "{rules}");
+        assert_eq!(Value::Object(result.values.clone()), wanted, "{rules}");
     }
 }
 

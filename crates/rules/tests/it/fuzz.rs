@@ -1,6 +1,6 @@
 //! No input makes the crate panic, whether or not people could write it.
 
-use fleetwright_rules::{Attributes, Evaluator, Pattern, Rule, RuleSet, lint};
+use fleetwright_rules::{Attributes, Evaluator, Pattern, Rule, RuleSet, Sets, lint};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -15,10 +15,11 @@ fn anything() -> impl Strategy<Value = Value> {
         any::<f64>().prop_map(|number| json!(number)),
         any::<String>().prop_map(Value::String),
         "[*?{}!^,a\\\\\\[\\]-]{0,6}".prop_map(Value::String),
+        "([$]{0,2}[{](a|/x|/x/0|/a)[}]?|\\x00|a){0,4}".prop_map(Value::String),
     ];
     leaf.prop_recursive(6, 60, 6, |inner| {
         let key = prop_oneof![
-            4 => prop::sample::select(vec!["ruleId", "description", "conditions", "values"]).prop_map(str::to_owned),
+            4 => prop::sample::select(vec!["ruleId", "description", "conditions", "values", "references", "elements", "set", "not"]).prop_map(str::to_owned),
             1 => any::<String>(),
         ];
         prop_oneof![
@@ -28,7 +29,51 @@ fn anything() -> impl Strategy<Value = Value> {
     })
 }
 
+/// A path of an element, or something like one.
+fn path() -> impl Strategy<Value = String> {
+    prop_oneof![
+        4 => "/x(/(x|a|0|1|-|[\\[](a|)=(a|x|)[\\]]|~1)){1,3}",
+        1 => any::<String>(),
+    ]
+}
+
 proptest! {
+    #[test]
+    fn any_references_and_elements_are_evaluated(
+        many in prop::collection::vec(
+            (anything(), prop::collection::vec((path(), anything()), 0..3), any::<bool>()),
+            0..5,
+        ),
+        sets in prop_oneof![anything(), Just(json!({"a": ["a*"]}))],
+        pairs in chance::attributes(),
+        pointer in any::<String>(),
+    ) {
+        let rules = many.into_iter().enumerate().map(|(index, (values, elements, references))| {
+            let values = if values.is_object() { values } else { json!({ "x": values }) };
+            let elements: Map<String, Value> = elements.into_iter().collect();
+            json!({
+                "ruleId": index.to_string(), "values": values, "elements": elements,
+                "references": references, "conditions": [{}, {"region": {"not": {"set": "a"}}}],
+            })
+        });
+        let rules: Value = rules.collect();
+        let Ok(sets) = Sets::parse(&sets) else {
+            return Ok(());
+        };
+        prop_assert_eq!(&Sets::parse(&sets.to_value()).unwrap(), &sets);
+        if let Ok(set) = RuleSet::parse_with(&rules, sets.clone()) {
+            prop_assert_eq!(&RuleSet::parse_with(&set.to_value(), sets).unwrap(), &set);
+            let evaluator = Evaluator::new(&set);
+            let attributes: Attributes = pairs.into_iter().collect();
+            let result = evaluator.evaluate(&attributes);
+            let with_origins = evaluator.evaluate_with_origins(&attributes);
+            prop_assert_eq!(&with_origins.values, &result.values);
+            prop_assert_eq!(&with_origins.errors, &result.errors);
+            let _ = evaluator.explain(&attributes, &pointer).to_string();
+            let _ = lint(&set, &[attributes]);
+        }
+    }
+
     #[test]
     fn any_json_is_read_or_refused(value in anything()) {
         for list in [value.clone(), json!([value.clone()])] {
@@ -60,10 +105,10 @@ proptest! {
         let usual: Attributes = pairs.iter().cloned().collect();
         for attributes in [&strange, &usual] {
             let result = evaluator.evaluate(attributes);
-            prop_assert_eq!(&evaluator.evaluate_with_origins(attributes).values, &*result);
+            prop_assert_eq!(&evaluator.evaluate_with_origins(attributes).values, &result.values);
             let _ = evaluator.explain(attributes, &pointer).to_string();
         }
-        prop_assert_eq!(Value::Object((*evaluator.evaluate(&usual)).clone()), naive::evaluate(&rules, &pairs));
+        prop_assert_eq!(Value::Object(evaluator.evaluate(&usual).values.clone()), naive::evaluate(&rules, &pairs));
         let _ = lint(&set, &[strange, usual]);
     }
 

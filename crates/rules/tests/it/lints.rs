@@ -245,3 +245,81 @@ proptest! {
         }
     }
 }
+
+fn without_evaluations(rules: &Value, known: &[(&str, &[&str])]) -> String {
+    let known = known.iter();
+    let known = known.map(|(name, values)| (*name, values.iter().copied().collect()));
+    let set = RuleSet::parse(rules).unwrap();
+    let findings = fleetwright_rules::lint_without_evaluations(&set, &known.collect());
+    let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
+    lines.join("\n")
+}
+
+#[test]
+fn values_that_a_later_rule_always_replaces_are_found_without_places() {
+    let rules = json!([
+        {"ruleId": "all", "values": {"a": {"x": 1, "y": 1}, "b": 1, "c": {}}},
+        {"ruleId": "east", "conditions": {"region": "us-east-1", "zone": "a"}, "values": {"d": 1}},
+        {"ruleId": "some", "conditions": {"region": ["us-*", "eu-1"]}, "values": {"d": 2, "a": {"y": 2}}},
+        {"ruleId": "object", "values": {"b": {"merged": true}}},
+        {"ruleId": "between", "conditions": {"zone": "b"}, "values": {"e": 1}},
+        {"ruleId": "last", "values": {"a": 3, "c": {"z": 1}}},
+    ]);
+    let expected = [
+        "\"all\": /a/x, /a/y have no effect: \"last\" overrides or deletes them",
+        "\"east\": no value has an effect: \"some\" overrides or deletes them",
+        "\"some\": /a/y have no effect: \"last\" overrides or deletes them",
+    ];
+    assert_eq!(without_evaluations(&rules, &[]), expected.join("\n"));
+}
+
+#[test]
+fn a_rule_hides_another_only_if_it_applies_wherever_that_one_does() {
+    for (earlier, later, is_hidden) in [
+        (json!(null), json!(null), true),
+        (json!(null), json!({"a": "*"}), false),
+        (json!({"a": "x"}), json!({"a": "*"}), true),
+        (json!({"a": "x*"}), json!({"a": "x*"}), true),
+        (json!({"a": "x*"}), json!({"a": "x"}), false),
+        (
+            json!({"a": ["x", "y"]}),
+            json!({"a": ["y", "x", "z"]}),
+            true,
+        ),
+        (json!({"a": ["x", "y"]}), json!({"a": "x"}), false),
+        (
+            json!([{"a": "x"}, {"b": "y"}]),
+            json!([{"b": "y"}, {"a": "x"}]),
+            true,
+        ),
+        (json!([{"a": "x"}, {"b": "y"}]), json!({"a": "x"}), false),
+        (json!([{"a": "x", "b": "y"}]), json!({"a": "x"}), true),
+    ] {
+        let rules = json!([
+            {"ruleId": "r", "conditions": earlier, "values": {"v": 1}},
+            {"ruleId": "between", "conditions": {"unknown": "1"}, "values": {"w": 1}},
+            {"ruleId": "s", "conditions": later, "values": {"v": 2}},
+        ]);
+        let found = without_evaluations(&rules, &[]);
+        assert_eq!(
+            found.contains("no value has an effect"),
+            is_hidden,
+            "{rules}: {found}"
+        );
+    }
+}
+
+#[test]
+fn conditions_without_a_known_value_are_found_without_places() {
+    let rules = json!([
+        {"ruleId": "never", "conditions": {"workerType": "lost-*", "region": "x"}, "values": {"a": 1}},
+        {"ruleId": "partly", "conditions": {"workerType": ["build", "lost"]}, "values": {"b": 1}},
+    ]);
+    let expected = [
+        "\"never\": never applies: no place has these conditions",
+        "\"never\": /conditions/workerType: \"lost-*\" matches no value of this condition",
+        "\"partly\": /conditions/workerType/1: \"lost\" matches no value of this condition",
+    ];
+    let found = without_evaluations(&rules, &[("workerType", &["build"])]);
+    assert_eq!(found, expected.join("\n"));
+}

@@ -6,25 +6,34 @@ use serde_json::{Map, Value};
 pub(crate) fn evaluate(rules: &Value, attributes: &[(String, String)]) -> Value {
     let mut result = Value::Object(Map::new());
     for rule in rules.as_array().unwrap() {
-        if holds(&rule["conditions"], attributes) {
+        if holds(&rule["conditions"], &Value::Null, attributes) {
             result = merged(Some(&result), &rule["values"]).unwrap();
         }
     }
     result
 }
 
-pub(crate) fn holds(conditions: &Value, attributes: &[(String, String)]) -> bool {
+pub(crate) fn holds(conditions: &Value, sets: &Value, attributes: &[(String, String)]) -> bool {
     match conditions {
         Value::Null => true,
         Value::Object(mapping) => mapping.iter().all(|(name, patterns)| {
             let value = attributes.iter().find(|(attributes, _)| attributes == name);
-            value.is_some_and(|(_, value)| match patterns {
-                Value::Array(list) => list.iter().any(|pattern| matches(pattern, value)),
-                one => matches(one, value),
-            })
+            value.is_some_and(|(_, value)| any_matches(patterns, sets, value))
         }),
-        Value::Array(list) => list.iter().any(|mapping| holds(mapping, attributes)),
+        Value::Array(list) => list.iter().any(|mapping| holds(mapping, sets, attributes)),
         other => panic!("{other} is no conditions"),
+    }
+}
+
+fn any_matches(patterns: &Value, sets: &Value, value: &str) -> bool {
+    match patterns {
+        Value::Array(list) => list.iter().any(|one| any_matches(one, sets, value)),
+        Value::Object(object) => match (object.get("not"), object.get("set")) {
+            (Some(inner), _) => !any_matches(inner, sets, value),
+            (None, Some(name)) => any_matches(&sets[name.as_str().unwrap()], sets, value),
+            (None, None) => panic!("{patterns} are no patterns"),
+        },
+        one => matches(one, value),
     }
 }
 

@@ -410,7 +410,9 @@ impl From<ConfigurationError> for ApiError {
             ConfigurationError::NotFound => Self::not_found(text),
             ConfigurationError::Conflict(_) => Self::conflict(text),
             ConfigurationError::Unusable(_) => Self::input(text),
-            ConfigurationError::Refused(_) => Self::new(Code::InputValidationError, text),
+            ConfigurationError::Refused(_) | ConfigurationError::RefusedPool(_) => {
+                Self::new(Code::InputValidationError, text)
+            }
             ConfigurationError::ProviderSetupFailed(_) => {
                 Self::new(Code::ProviderSetupFailed, text)
             }

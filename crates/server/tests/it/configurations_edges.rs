@@ -274,3 +274,59 @@ on_sqlite_first!(
         world.put(BUILD, fixed("dc*")).await.expect(200);
     }
 );
+
+on_sqlite_first!(
+    rules_with_references_elements_and_sets_are_stored_edited_and_evaluated,
+    zones,
+    |world| {
+        let mut document = build();
+        document["sets"] = json!({"optimised": ["*-opt"]});
+        let condition = json!({"workerType": {"set": "optimised"}});
+        let mut extended = rule(
+            "extended",
+            condition,
+            json!({"description": "for ${workerType}"}),
+        );
+        extended["references"] = json!(true);
+        let document = with_rule(document, extended.clone());
+        world.put(BUILD, document.clone()).await.expect(200);
+        let stored = world.get(BUILD).await.expect(200);
+        assert_eq!(stored["sets"], document["sets"]);
+        assert_eq!(
+            world.get(OPT).await.expect(200)["description"],
+            "for build-opt"
+        );
+
+        let at = format!("{BUILD}/rule/extended");
+        let mut body = extended.clone();
+        body["elements"] = json!({"/tags/-": "x", "/tags/[=y]": null});
+        body["values"]["regions"] = json!(["${/region}"]);
+        let text = refused(world.put(&at, body.clone()), 400).await;
+        assert!(
+            text.contains("/regions/0: ${/region} has no value"),
+            "{text}"
+        );
+        body["conditions"]["workerType"]["set"] = json!("optimized");
+        let text = refused(world.put(&at, body.clone()), 400).await;
+        assert!(
+            text.contains(r#"no set has the name "optimized", did you mean "optimised"?"#),
+            "{text}"
+        );
+
+        let asked = json!({"conditions": {"workerType": "build-opt"}, "sets": document["sets"],
+            "rules": [extended], "pointer": "/description"});
+        let reply = world
+            .post("/evaluate-rules", asked.clone())
+            .await
+            .expect(200);
+        assert_eq!(reply["values"]["description"], "for build-opt");
+        assert_eq!(
+            reply["origins"]["/description"]["references"],
+            json!(["workerType"])
+        );
+        let mut asked = asked;
+        asked["rules"][0]["values"]["description"] = json!("${zone}");
+        let reply = world.post("/evaluate-rules", asked).await.expect(200);
+        assert_eq!(reply["evaluationErrors"][0]["ruleId"], "extended");
+    }
+);

@@ -90,8 +90,8 @@ on_sqlite_first!(
         );
         let text = refused(world.put(BUILD, wrong), 400).await;
         assert_snapshot!(text.lines().take(2).collect::<Vec<_>>().join("\n"), @"
-    The provider aws refuses the worker type build-opt (schema worker-manager/v1/config-aws.json):
-    * with availabilityZone=us-east-1b, provider=aws, region=us-east-1, workerType=build-opt: /aws/capacityPerInstance must be >= 1 (rules \"machine\", \"oops\")
+    The provider aws refuses 2 worker types (schema worker-manager/v1/config-aws.json):
+    * with availabilityZone=us-east-1b, provider=aws, region=us-east-1, workerType=build-opt and 1 more, of 2 worker types: /aws/capacityPerInstance must be >= 1 (rules \"machine\", \"oops\")
     ");
         world.get(BUILD).await.expect(404);
         world.get(OPT).await.expect(404);
@@ -118,7 +118,7 @@ on_sqlite_first!(
             (rule("x", Value::Null, json!({"owner": "nobody"})), "/owner"),
             (
                 rule("x", Value::Null, json!({"providers": {"nosuch": {}}})),
-                "\"nosuch\" is not a provider; the providers are: aws, azure, google, pausing, static",
+                "\"nosuch\" is not a provider. The providers are: aws, azure, google, pausing, static",
             ),
             (
                 rule("x", Value::Null, json!({"payloadSchema": {"type": "x"}})),

@@ -20,6 +20,9 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
         &[
             "page::actions::fleet::MAX_PAGES",
             "fleetwright::monitoring::dashboard::WIDTH",
+            "fleetwright::commands::complete::MAX_IDS",
+            "fleetwright::commands::status::parts::POOLS",
+            "fleetwright::commands::task::lists::PARALLEL",
             "fleetwright::import::live::AT_ONCE",
             "cloud::conformance::standing::MAX_NAMED",
             "server::api::fleetwright::lists::all_workers::LATER_ROWS",
@@ -51,6 +54,7 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
         "A version, a mode, a mark, a unit or a width: it counts nothing.",
         &[
             "server::limits::refusal_log::PART_OF_ADDRESS",
+            "fleetwright::commands::status::pool_rows::COST_WIDTH",
             "fleetwright::commands::up::ARTIFACT_PORTS_ABOVE",
             "domain::relay::MISSING_ANNOUNCEMENTS",
             "testing::dns::A",
@@ -92,6 +96,10 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
             "domain::plan::input::VERSION",
             "domain::plan::stored::VERSION",
             "fleetwright::code::document::FORM",
+            "fleetwright::mcp::message::INVALID_PARAMS",
+            "fleetwright::mcp::message::INVALID_REQUEST",
+            "fleetwright::mcp::message::METHOD_NOT_FOUND",
+            "fleetwright::mcp::message::PARSE_ERROR",
             "rule_import::cover::MISSING",
             "rule_import::solve::UNSET",
             "rule_import::solve::DELETED",
@@ -177,6 +185,10 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
     (
         "A time, by a name that does not say so.",
         &["domain::error_report::DAYS", "domain::error_report::HOURS"],
+    ),
+    (
+        "Keys of a person that wait for their turn: further ones are dropped.",
+        &["fleetwright::commands::status::keys::MAX_KEYS"],
     ),
     (
         "How often one thing is tried again.",

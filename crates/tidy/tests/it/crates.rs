@@ -110,6 +110,7 @@ const MAY_USE: [(&str, &[&str]); 25] = [
             "files",
             "documentation",
             "permissions",
+            "processes",
             "domain",
             "rule_import",
             "simulate",

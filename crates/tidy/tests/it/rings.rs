@@ -46,7 +46,7 @@ const KNOWN: [KnownRing; 46] = [
     ("fleetwright", "commands::explain", 4),
     ("fleetwright", "commands::image", 5),
     ("fleetwright", "commands::rules", 5),
-    ("fleetwright", "commands::task", 4),
+    ("fleetwright", "commands::task", 3),
     ("fleetwright", "output", 2),
     ("images", "builder", 6),
     ("rule_import", "nodepool", 6),

@@ -1,23 +1,57 @@
-//! Finds comments and aliases in YAML and TOML, which formatting would delete.
+//! Finds the comments of YAML and TOML files, and aliases in YAML, which formatting would delete.
 //!
 //! Not a parser: it reads only quotes, block scalars and lines, to tell a comment from a `#` in a
 //! value.
 
 use files::Format;
 
-/// The kind of content that formatting would delete.
-pub(super) fn lost(text: &str, format: Format) -> Option<&'static str> {
+/// A comment in a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Comment {
+    /// From 1.
+    pub(super) line: usize,
+    /// From 1, in characters.
+    pub(super) column: usize,
+    /// From the `#`, without spaces at the end.
+    pub(super) text: String,
+    /// Whether nothing else is on the line.
+    pub(super) is_alone: bool,
+}
+
+/// The parts of a text that its values do not have.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) comments: Vec<Comment>,
+    pub(super) has_aliases: bool,
+}
+
+pub(super) fn find(text: &str, format: Format) -> Found {
+    let mut found = Found::default();
     match format {
-        Format::Json => None,
-        Format::Yaml => Scanner::default().scan(text),
-        Format::Toml => toml(text).then_some("comments"),
+        Format::Json => {}
+        Format::Yaml => Scanner::default().scan(text, &mut found),
+        Format::Toml => toml(text, &mut found),
+    }
+    found
+}
+
+impl Found {
+    /// Adds the comment that begins at this byte of the line.
+    fn add(&mut self, number: usize, line: &str, start: usize) {
+        let (before, text) = line.split_at(start);
+        self.comments.push(Comment {
+            line: number + 1,
+            column: before.chars().count() + 1,
+            text: text.trim_end().to_owned(),
+            is_alone: before.trim().is_empty(),
+        });
     }
 }
 
-/// Whether a TOML text has a comment: a `#` outside of quotes.
-fn toml(text: &str) -> bool {
+/// A comment in TOML is a `#` outside of quotes.
+fn toml(text: &str, found: &mut Found) {
     let mut within: Option<&str> = None;
-    for line in text.lines() {
+    for (number, line) in text.lines().enumerate() {
         let mut rest = line;
         while !rest.is_empty() {
             let step = match within {
@@ -29,7 +63,10 @@ fn toml(text: &str) -> bool {
                 Some("\"" | "\"\"\"") if rest.starts_with('\\') => {
                     1 + rest[1..].chars().next().map_or(0, char::len_utf8)
                 }
-                None if rest.starts_with('#') => return true,
+                None if rest.starts_with('#') => {
+                    found.add(number, line, line.len() - rest.len());
+                    break;
+                }
                 None => {
                     let quotes = ["\"\"\"", "'''", "\"", "'"];
                     within = quotes.into_iter().find(|quote| rest.starts_with(quote));
@@ -43,7 +80,6 @@ fn toml(text: &str) -> bool {
             within = None;
         }
     }
-    false
 }
 
 fn first_len(text: &str) -> usize {
@@ -60,14 +96,12 @@ struct Scanner {
 }
 
 impl Scanner {
-    fn scan(mut self, text: &str) -> Option<&'static str> {
-        text.lines().find_map(|line| {
-            if self.is_in_block(line) {
-                None
-            } else {
-                self.line(line)
+    fn scan(mut self, text: &str, found: &mut Found) {
+        for (number, line) in text.lines().enumerate() {
+            if !self.is_in_block(line) {
+                self.line(number, line, found);
             }
-        })
+        }
     }
 
     fn is_in_block(&mut self, line: &str) -> bool {
@@ -88,7 +122,7 @@ impl Scanner {
         is_within
     }
 
-    fn line(&mut self, line: &str) -> Option<&'static str> {
+    fn line(&mut self, number: usize, line: &str, found: &mut Found) {
         let mut before = String::new();
         let mut escaped = false;
         for character in line.chars() {
@@ -103,10 +137,13 @@ impl Scanner {
                     self.closed = quote == '\'';
                 }
                 Some(_) => {}
-                None if character == '#' && starts => return Some("comments"),
+                None if character == '#' && starts => {
+                    found.add(number, line, before.len());
+                    break;
+                }
                 None if is_start_of_value(&before) => match character {
                     '"' | '\'' => self.quote = Some(character),
-                    '&' | '*' => return Some("aliases"),
+                    '&' | '*' => found.has_aliases = true,
                     _ => {}
                 },
                 // `''` in a single-quoted string.
@@ -119,7 +156,6 @@ impl Scanner {
             let indent = line.len() - line.trim_start_matches(' ').len();
             self.block = Some((indent, None));
         }
-        None
     }
 }
 
@@ -150,7 +186,25 @@ mod tests {
     use super::*;
 
     fn yaml(text: &str) -> Option<&'static str> {
-        lost(text, Format::Yaml)
+        let found = find(text, Format::Yaml);
+        if found.has_aliases {
+            return Some("aliases");
+        }
+        (!found.comments.is_empty()).then_some("comments")
+    }
+
+    #[test]
+    fn comments_have_their_place() {
+        let text = "a: 1 # one \nb:\n  # two\n  - é # three\n";
+        let found = find(text, Format::Yaml).comments;
+        let shown = found.iter();
+        let shown = shown.map(|it| (it.line, it.column, it.text.as_str(), it.is_alone));
+        let expected = [
+            (1, 6, "# one", false),
+            (3, 3, "# two", true),
+            (4, 7, "# three", false),
+        ];
+        assert_eq!(shown.collect::<Vec<_>>(), expected);
     }
 
     #[test]
@@ -201,9 +255,11 @@ mod tests {
             ("a = \"\\\" # y\"\n", false),
             ("a = 'x' # y\n", true),
         ] {
-            assert_eq!(lost(text, Format::Toml).is_some(), expected, "{text}");
+            let found = find(text, Format::Toml).comments;
+            assert_eq!(!found.is_empty(), expected, "{text}");
         }
-        assert_eq!(lost("{\"a\": \" # \"}", Format::Json), None);
+        let json = find("{\"a\": \" # \"}", Format::Json);
+        assert!(json.comments.is_empty());
     }
 
     fn any_text() -> impl Strategy<Value = String> {

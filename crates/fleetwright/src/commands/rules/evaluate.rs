@@ -4,14 +4,16 @@ use std::collections::BTreeSet;
 
 use clap::Args;
 use domain::configuration::WorkerType;
-use rules::{Attributes, Evaluator, RuleSet, did_you_mean};
+use rules::{Attributes, Evaluator, Explanation, RuleSet, did_you_mean};
 use serde_json::{Map, Value, json};
 
 use super::super::Session;
-use super::{LIST_COMMAND, source, stream};
+use super::source::{self, Source};
+use super::{LIST_COMMAND, stream};
 use crate::client::{Call, WORKER_MANAGER};
 use crate::failure::Failure;
 use crate::output;
+use crate::rule_lines::RuleLines;
 
 /// The conditions that are set for every configuration.
 const WORKER_TYPE: &str = "workerType";
@@ -75,8 +77,11 @@ impl Subject {
             .collect()
     }
 
-    fn evaluator(&self) -> Result<Evaluator, Failure> {
-        let source = source::one(&self.subject, self.id.as_deref())?;
+    fn source(&self) -> Result<Source, Failure> {
+        source::one(&self.subject, self.id.as_deref())
+    }
+
+    fn evaluator(&self, source: &Source) -> Result<Evaluator, Failure> {
         let rules = source.rules()?;
         for warning in warnings(&self.presented, &source.document, &rules) {
             output::note(&format!("warning: {warning}"));
@@ -113,24 +118,32 @@ impl Evaluation {
     pub(super) fn run_local(&self, as_json: bool) -> Result<(), Failure> {
         self.subject.check()?;
         let presented = self.subject.presented();
-        let evaluator = self.subject.evaluator()?;
-        self.show(&stream::reply(&evaluator, &presented), as_json);
-        Ok(())
+        let evaluator = self.subject.evaluator(&self.subject.source()?)?;
+        self.show(&stream::reply(&evaluator, &presented), as_json)
     }
 
     pub(super) async fn run_remote(&self, session: &Session) -> Result<(), Failure> {
         self.subject.check()?;
         let reply = session.client.call(&self.subject.call(None)).await?;
-        self.show(&reply, session.json);
-        Ok(())
+        self.show(&reply, session.json)
     }
 
-    /// Prints the values; with `--origins --json`, the complete reply.
-    fn show(&self, reply: &Value, as_json: bool) {
+    /// Prints the values; with `--origins --json`, the complete reply. Fails if it has errors.
+    fn show(&self, reply: &Value, as_json: bool) -> Result<(), Failure> {
         match (self.origins, as_json) {
             (true, true) => output::json(reply),
             (true, false) => output::out(&with_origins(reply)),
             (false, _) => output::json(&reply["values"]),
+        }
+        let errors = reply[stream::EVALUATION_ERRORS].as_array();
+        let lines = errors.into_iter().flatten().map(|error| {
+            let text = |key: &str| error[key].as_str().unwrap_or_default();
+            let (rule, pointer, message) = (text("ruleId"), text("pointer"), text("message"));
+            format!("rule {rule:?}: {pointer}: {message}")
+        });
+        match lines.collect::<Vec<_>>().as_slice() {
+            [] => Ok(()),
+            lines => Err(Failure::failed(lines.join("\n"))),
         }
     }
 }
@@ -142,12 +155,14 @@ impl Question {
 
     pub(super) fn run_local(&self, as_json: bool) -> Result<(), Failure> {
         self.subject.check()?;
-        let evaluator = self.subject.evaluator()?;
+        let source = self.subject.source()?;
+        let evaluator = self.subject.evaluator(&source)?;
         let explanation = evaluator.explain(&self.subject.presented(), &self.pointer);
+        let places = places(&explanation, source.rule_lines().as_ref());
         if as_json {
-            output::json(&json!(explanation))
+            output::json(&with_places(&explanation, &places))
         } else {
-            output::out(&explanation.to_string())
+            output::out(&lines_with_places(&explanation, &places))
         }
         Ok(())
     }
@@ -163,6 +178,40 @@ impl Question {
         }
         Ok(())
     }
+}
+
+/// The line of each step in its file.
+fn places(explanation: &Explanation, lines: Option<&RuleLines>) -> Vec<Option<String>> {
+    let pointer = match explanation.pointer.as_str() {
+        pointer if pointer.is_empty() || pointer.starts_with('/') => pointer.to_owned(),
+        pointer => format!("/{pointer}"),
+    };
+    let steps = explanation.steps.iter();
+    let places = steps.map(|step| lines.and_then(|lines| lines.value(&step.rule_id, &pointer)));
+    places.collect()
+}
+
+fn with_places(explanation: &Explanation, places: &[Option<String>]) -> Value {
+    let mut shown = json!(explanation);
+    let steps = shown["steps"].as_array_mut().into_iter().flatten();
+    for (step, place) in steps.zip(places) {
+        if let Some(place) = place {
+            step["place"] = json!(place);
+        }
+    }
+    shown
+}
+
+/// The text has a title, a line for each step, and the result.
+fn lines_with_places(explanation: &Explanation, places: &[Option<String>]) -> String {
+    let text = explanation.to_string();
+    let places = std::iter::once(&None).chain(places);
+    let places = places.chain(std::iter::repeat(&None));
+    let lines = text.lines().zip(places).map(|(line, place)| match place {
+        Some(place) => format!("{line}  ({place})"),
+        None => line.to_owned(),
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Warnings about conditions that are probably misspelt.
@@ -208,10 +257,15 @@ fn with_origins(reply: &Value) -> String {
     let rows = origins.into_iter().flatten().map(|(pointer, origin)| {
         let value = reply["values"].pointer(pointer).unwrap_or(&Value::Null);
         let rule = origin["ruleId"].as_str().unwrap_or_default();
+        let changers = origin["changedBy"].as_array().into_iter().flatten();
+        let changers = changers.filter_map(Value::as_str);
         vec![
             pointer.clone(),
             value.to_string(),
-            rule.to_owned(),
+            std::iter::once(rule)
+                .chain(changers)
+                .collect::<Vec<_>>()
+                .join(", "),
             earlier(&origin["overrode"]),
         ]
     });

@@ -1,5 +1,6 @@
 //! `rules fmt`: formats files without changing their content.
 
+use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::Path;
 
@@ -8,7 +9,7 @@ use files::Format;
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde_json::Value;
 
-use super::comments;
+use super::{carry, comments};
 use crate::code::KEYS_FIRST;
 use crate::failure::{Exit, Failure};
 use crate::input::{format_of, read_text};
@@ -25,7 +26,7 @@ pub(crate) struct Arguments {
     /// Write the files instead of printing them
     #[arg(long)]
     write: bool,
-    /// Also format files whose comments or aliases will be deleted
+    /// Also format files whose aliases will be deleted, or comments that cannot be kept
     #[arg(long)]
     force: bool,
 }
@@ -34,7 +35,7 @@ pub(crate) struct Arguments {
 struct Formatted {
     before: String,
     after: String,
-    /// The kind of content that formatting would delete.
+    /// The kind of content that formatting would delete: aliases, or comments without a place.
     lost: Option<&'static str>,
 }
 
@@ -50,13 +51,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         return Err(Failure::usage("cannot write standard input")
             .with_hint("omit --write to print the formatted text"));
     }
-    let mut different = Vec::new();
+    let (mut different, mut n_skipped) = (Vec::new(), 0_usize);
     for file in &arguments.files {
         let formatted = format(file)?;
         if let (Some(lost), false) = (formatted.lost, arguments.force) {
             output::note(&format!(
                 "{file}: skipped: formatting would delete its {lost} (use --force to format it)"
             ));
+            n_skipped += 1;
             continue;
         }
         if formatted.before == formatted.after {
@@ -68,7 +70,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         different.push(file.as_str());
     }
     match (different.is_empty(), arguments.check) {
-        (true, _) => Ok(()),
+        (true, _) => {
+            let formatted = arguments.files.len() - n_skipped;
+            output::out(&format!(
+                "{} already formatted",
+                output::counted(formatted, "file")
+            ));
+            Ok(())
+        }
         (false, false) => {
             output::out(
                 &different
@@ -117,23 +126,39 @@ fn format(file: &str) -> Result<Formatted, Failure> {
         }
     };
     let document = files::parse(file, &before, format)?;
-    let after = match format {
-        Format::Yaml => files::to_yaml(&document, &KEYS_FIRST),
-        Format::Json => format!(
-            "{}\n",
-            serde_json::to_string_pretty(&Ordered(&document))
-                .expect("a JSON value can be written as text")
-        ),
-        Format::Toml => toml::to_string_pretty(&Ordered(&document)).map_err(|error| {
-            Failure::failed(format!("{file} cannot be written as TOML: {error}"))
-        })?,
-    };
-    let lost = comments::lost(&before, format);
-    Ok(Formatted {
-        before,
-        after,
-        lost,
+    let has_aliases = comments::find(&before, format).has_aliases;
+    let carried = carry::with_comments(&before, format, |blocks| {
+        render(&document, format, blocks).ok()
+    });
+    // Comments must not become values, nor values comments.
+    let is_same = |text: &String| files::parse(file, text, format).is_ok_and(|it| it == document);
+    Ok(match carried.filter(is_same) {
+        Some(after) => Formatted {
+            before,
+            after,
+            lost: has_aliases.then_some("aliases"),
+        },
+        None => Formatted {
+            after: render(&document, format, &BTreeSet::new())
+                .map_err(|error| Failure::failed(format!("{file} {error}")))?,
+            before,
+            lost: Some("comments"),
+        },
     })
+}
+
+/// The values as text, with those at these pointers on lines of their own.
+fn render(document: &Value, format: Format, blocks: &BTreeSet<String>) -> Result<String, String> {
+    match format {
+        Format::Yaml => Ok(files::to_yaml_in_blocks(document, &KEYS_FIRST, blocks)),
+        Format::Json => Ok(format!(
+            "{}\n",
+            serde_json::to_string_pretty(&Ordered(document))
+                .expect("a JSON value can be written as text")
+        )),
+        Format::Toml => toml::to_string_pretty(&Ordered(document))
+            .map_err(|error| format!("cannot be written as TOML: {error}")),
+    }
 }
 
 fn replace(file: &str, text: &str) -> Result<(), Failure> {
@@ -215,6 +240,45 @@ mod tests {
         replace(link.to_str().unwrap(), "a: 1\n").unwrap();
         assert!(link.is_symlink());
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "a: 1\n");
+    }
+
+    #[test]
+    fn comments_of_toml_are_kept_at_their_keys() {
+        let toml = "# The fleet.\n\n[[rules]]\nvalues = { b = 1 } # values\n# Its name.\nruleId = 'r'\n\n# The \
+                    second.\n[[rules]]\nruleId = 's'\n[rules.values]\n# A list.\nlist = [\n  1, # one\n  2,\n]\n# End.\n";
+        let formatted = formatted("x.toml", toml);
+        assert_eq!(formatted.lost, None);
+        insta::assert_snapshot!(formatted.after, @r#"
+        # The fleet.
+
+        [[rules]]
+        # Its name.
+        ruleId = "r"
+
+        [rules.values]  # values
+        b = 1
+
+        # The second.
+        [[rules]]
+        ruleId = "s"
+
+        [rules.values]
+        # A list.
+        list = [
+            1,  # one
+            2,
+        ]
+        # End.
+        "#);
+    }
+
+    #[test]
+    fn aliases_and_comments_without_a_place_would_be_lost() {
+        let lost = |name: &str, text: &str| formatted(name, text).lost;
+        assert_eq!(lost("x.yaml", "a: &x {b: 1} # c\nc: *x\n"), Some("aliases"));
+        assert_eq!(lost("x.yaml", "a: 1 # c\n"), None);
+        // The line of the key is within quotes.
+        assert_eq!(lost("x.toml", "a = \"\\nx\" # c\n"), Some("comments"));
     }
 
     #[test]

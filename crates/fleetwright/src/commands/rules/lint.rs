@@ -10,17 +10,20 @@ use std::sync::Arc;
 use clap::Args;
 use domain::configuration::{
     Compilation, Configuration, Place, Problem, ProviderCatalog, ProviderEntry, WorkerSource,
+    WorkerType,
 };
 use domain::id::ProviderId;
-use rules::{Finding, IdList, RuleSet, lint, without_description};
+use rules::{Finding, IdList, RuleSet, lint, lint_without_evaluations, without_description};
 use serde_json::{Value, json};
 
 use super::super::{Session, provider};
 use super::source::{self, Source};
 use super::stored;
 use crate::failure::Failure;
+use crate::launch_config_keys::{ProviderKinds, of_rules};
 use crate::misspelt::{misspelt_conditions, own_conditions};
 use crate::output;
+use crate::rule_lines::RuleLines;
 
 /// The built-in provider of workers that are registered by hand.
 const DECLARED: &str = "static";
@@ -47,8 +50,13 @@ pub(crate) struct Arguments {
 
 struct Report {
     name: String,
+    lines: Option<RuleLines>,
+    /// The numbers of worker types and rules, once they are read.
+    counts: Option<(usize, usize)>,
     /// Errors: the server would refuse them.
     problems: Vec<String>,
+    /// Keys that a vendor's API does not have, as far as is known.
+    warnings: Vec<String>,
     findings: Vec<Finding>,
     /// Conditions that may come from unknown places of providers.
     unknown: Vec<String>,
@@ -94,6 +102,8 @@ impl Arguments {
         for id in &self.subjects {
             sources.push(Source {
                 name: id.clone(),
+                file: None,
+                pointer: String::new(),
                 document: stored::read(id, session).await?,
             });
         }
@@ -102,7 +112,8 @@ impl Arguments {
 }
 
 pub(super) fn run_local(arguments: &Arguments, as_json: bool) -> Result<(), Failure> {
-    report(arguments.market()?, &arguments.files()?, as_json)
+    let kinds = ProviderKinds::default();
+    report(arguments.market()?, &arguments.files()?, &kinds, as_json)
 }
 
 pub(super) async fn run_remote(arguments: &Arguments, session: &Session) -> Result<(), Failure> {
@@ -112,14 +123,20 @@ pub(super) async fn run_remote(arguments: &Arguments, session: &Session) -> Resu
         arguments.files()?
     };
     let market = arguments.market_of_server(session).await?;
-    report(market, &sources, session.json)
+    let kinds = ProviderKinds::read(&session.client).await?;
+    report(market, &sources, &kinds, session.json)
 }
 
-fn report(market: ProviderCatalog, sources: &[Source], as_json: bool) -> Result<(), Failure> {
+fn report(
+    market: ProviderCatalog,
+    sources: &[Source],
+    kinds: &ProviderKinds,
+    as_json: bool,
+) -> Result<(), Failure> {
     let market = Arc::new(market);
     let reports: Vec<Report> = sources
         .iter()
-        .map(|source| Report::of(source, &market))
+        .map(|source| Report::of(source, &market, kinds))
         .collect();
     if as_json {
         output::json(&json!({ "files": reports.iter().map(Report::to_json).collect::<Vec<_>>() }));
@@ -137,10 +154,13 @@ fn report(market: ProviderCatalog, sources: &[Source], as_json: bool) -> Result<
 }
 
 impl Report {
-    fn of(source: &Source, market: &Arc<ProviderCatalog>) -> Self {
+    fn of(source: &Source, market: &Arc<ProviderCatalog>, kinds: &ProviderKinds) -> Self {
         let mut report = Self {
             name: source.name.clone(),
+            lines: source.rule_lines(),
+            counts: None,
             problems: Vec::new(),
+            warnings: Vec::new(),
             findings: Vec::new(),
             unknown: Vec::new(),
             undescribed: Vec::new(),
@@ -148,20 +168,37 @@ impl Report {
         if source.document.is_array() {
             match source.rules() {
                 Ok(set) => {
-                    report.findings = lint(&set, &[]);
+                    report.findings = lint_without_evaluations(&set, &BTreeMap::new());
                     report.undescribed = without_description(&set);
+                    report.misspelt(&set);
+                    report.warnings = of_rules(&set, kinds, report.lines.as_ref());
+                    report.counts = Some((0, set.rules().len()));
                 }
                 Err(failure) => report
                     .problems
                     .extend(failure.message.lines().map(str::to_owned)),
             }
         } else {
-            report.configuration(&source.document, market)
+            report.configuration(&source.document, market, kinds)
         }
         report
     }
 
-    fn configuration(&mut self, document: &Value, market: &Arc<ProviderCatalog>) {
+    fn misspelt(&mut self, set: &RuleSet) {
+        let lines = self.lines.as_ref();
+        let misspelt = misspelt_conditions(set).into_iter().map(|it| {
+            let place = lines.and_then(|lines| lines.place(&it.rule, &it.pointer));
+            format!("{}: {it}", place.as_ref().unwrap_or(&self.name))
+        });
+        self.problems.extend(misspelt);
+    }
+
+    fn configuration(
+        &mut self,
+        document: &Value,
+        market: &Arc<ProviderCatalog>,
+        kinds: &ProviderKinds,
+    ) {
         let mut document = document.clone();
         if let Some(fields) = document.as_object_mut() {
             fields.retain(|key, _| !stored::IN_REPLIES.contains(&key.as_str()));
@@ -169,40 +206,74 @@ impl Report {
         let configuration = match Configuration::parse(&document) {
             Ok(configuration) => configuration,
             Err(problems) => {
-                let problems = problems.iter().map(ToString::to_string);
+                let problems = problems.iter().map(|error| {
+                    let lines = self.lines.as_ref();
+                    let pointer = error.pointer.strip_prefix("/rules");
+                    let place = lines.zip(pointer).and_then(|(lines, at)| lines.rule_at(at));
+                    format!("{}: {error}", place.as_ref().unwrap_or(&self.name))
+                });
                 return self.problems.extend(problems);
             }
         };
         let set = configuration.rules.clone();
         self.undescribed = without_description(&set);
+        self.counts = Some((configuration.worker_types.len(), set.rules().len()));
+        self.warnings = of_rules(&set, kinds, self.lines.as_ref());
         if !has_places(market) {
             self.unknown = names_of_others(&set).into_iter().collect();
-            self.problems.extend(misspelt_conditions(&set));
+            self.misspelt(&set);
         }
         let is_known = self.unknown.is_empty();
+        let types = configuration.worker_types.clone();
+        let named = configuration.named_providers();
+        let partly = || {
+            let types = types.iter().map(WorkerType::name).collect();
+            let mut known = BTreeMap::from([("workerType", types)]);
+            if !named.is_empty() {
+                known.insert("provider", named.iter().map(String::as_str).collect());
+            }
+            lint_without_evaluations(&set, &known)
+        };
         match Compilation::new(configuration, Arc::clone(market)) {
             Ok(compilation) if is_known => {
                 self.findings = lint(&set, &compilation.evaluated_attributes());
             }
-            Ok(_) => self.findings = lint(&set, &[]),
+            Ok(_) => self.findings = partly(),
             Err(problems) => {
-                self.findings = lint(&set, &[]);
+                self.findings = partly();
                 // An error at an assumed place may not occur at the real places.
                 let counts = |error: &&Problem| {
                     let attributes = error.attributes.as_ref();
                     is_known
                         || attributes.is_none_or(|attributes| attributes.get("provider").is_none())
                 };
-                let problems = problems.iter().filter(counts);
-                self.problems.extend(problems.map(ToString::to_string));
+                let problems = problems.iter().filter(counts).map(|error| {
+                    let text = format!("{}: {error}", self.name);
+                    let lines = self.lines.as_ref();
+                    lines.map_or_else(|| text.clone(), |lines| lines.annotate(&text))
+                });
+                self.problems.extend(problems);
             }
         }
     }
 
     fn print(&self) {
-        let findings = self.findings.iter().map(ToString::to_string);
-        for line in self.problems.iter().cloned().chain(findings) {
-            output::out(&format!("{}: {line}", self.name));
+        for problem in &self.problems {
+            output::out(problem);
+        }
+        for finding in &self.findings {
+            output::out(&format!("{}: {finding}", self.place(finding)));
+        }
+        for warning in &self.warnings {
+            output::note(&format!("{}: warning: {warning}", self.name));
+        }
+        if let (Some((n_types, n_rules)), true) = (self.counts, self.is_clean()) {
+            let rules = output::counted(n_rules, "rule");
+            let all = match n_types {
+                0 => rules,
+                types => format!("{} and {rules}", output::counted(types, "worker type")),
+            };
+            output::out(&format!("{}: no findings in {all}", self.name));
         }
         if self.has_obstacle(REGION) {
             output::note(&format!(
@@ -221,12 +292,24 @@ impl Report {
         }
         if !self.unknown.is_empty() {
             output::note(&format!(
-                "{}: conditions with unknown places: {}. Rules that never match are not \
-                 reported; use --places or --with-server",
+                "{}: conditions with unknown places: {}. Rules that never match because of them \
+                 are not reported; use --places or --with-server",
                 self.name,
                 self.unknown.join(", ")
             ));
         }
+    }
+
+    fn is_clean(&self) -> bool {
+        self.problems.is_empty() && self.findings.is_empty()
+    }
+
+    /// The line of the first rule of a finding.
+    fn place(&self, finding: &Finding) -> String {
+        let rule = finding.rule_ids().first();
+        let lines = self.lines.as_ref();
+        let place = lines.and_then(|lines| lines.place(rule?, finding.path()));
+        place.unwrap_or_else(|| self.name.clone())
     }
 
     /// Whether a rule never applies because of this condition.
@@ -241,6 +324,8 @@ impl Report {
             "name": self.name,
             "problems": self.problems,
             "findings": self.findings,
+            "places": self.findings.iter().map(|it| self.place(it)).collect::<Vec<_>>(),
+            "warnings": self.warnings,
             "unknownConditions": self.unknown,
             "rulesWithoutDescription": self.undescribed,
         })
@@ -312,9 +397,11 @@ mod tests {
     fn report(document: Value, market: ProviderCatalog) -> Report {
         let source = Source {
             name: "f".to_owned(),
+            file: None,
+            pointer: String::new(),
             document,
         };
-        Report::of(&source, &Arc::new(market))
+        Report::of(&source, &Arc::new(market), &ProviderKinds::default())
     }
 
     fn configuration(rules: Value) -> Value {
@@ -408,7 +495,8 @@ mod tests {
         let rules =
             json!([{"ruleId": "r", "conditions": {"regoin": "x"}, "values": {"ec2": {"x": 1}}}]);
         let report = report(configuration(rules), market(BTreeMap::new()));
-        let line = "rule \"r\": condition \"regoin\" is not a usual one, did you mean \"region\"?";
+        let line =
+            "f: rule \"r\": condition \"regoin\" is not a usual one, did you mean \"region\"?";
         assert_eq!(report.problems, [line]);
     }
 

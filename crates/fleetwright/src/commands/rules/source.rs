@@ -1,10 +1,11 @@
 //! Reads files with one worker configuration, several, or only a list of rules.
 
-use rules::RuleSet;
+use rules::{Problems, RuleSet, Sets};
 use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::input::{name_of, read_document};
+use crate::rule_lines::RuleLines;
 
 const LIST: &str = "workerConfigurations";
 const ID: &str = "workerConfigurationId";
@@ -12,31 +13,47 @@ const ID: &str = "workerConfigurationId";
 /// A document with its name for messages.
 pub(super) struct Source {
     pub(super) name: String,
+    /// The file, if there is one; `-` for standard input.
+    pub(super) file: Option<String>,
+    /// The position in the file, as a JSON pointer.
+    pub(super) pointer: String,
     pub(super) document: Value,
 }
 
 impl Source {
     pub(super) fn rules(&self) -> Result<RuleSet, Failure> {
+        let sets = self.document.get("sets").unwrap_or(&Value::Null);
+        let sets = Sets::parse(sets).map_err(|problems| self.failure("/sets", &problems))?;
         let (rules, below) = if self.document.is_array() {
             (&self.document, "")
         } else {
             (&self.document["rules"], "/rules")
         };
-        RuleSet::parse(rules).map_err(|problems| {
-            let lines = problems.list().iter().map(|error| {
-                let rule = error.rule_id.as_ref();
-                let rule = rule.map(|id| format!("rule {id:?}: ")).unwrap_or_default();
-                format!(
-                    "{}: {below}{}: {rule}{}",
-                    self.name, error.path, error.message
-                )
-            });
-            let mut lines: Vec<_> = lines.collect();
-            if problems.more() > 0 {
-                lines.push(format!("and {} more", problems.more()));
-            }
-            Failure::usage(lines.join("\n"))
-        })
+        RuleSet::parse_with(rules, sets).map_err(|problems| self.failure(below, &problems))
+    }
+
+    /// The errors, which are below this pointer.
+    fn failure(&self, below: &str, problems: &Problems) -> Failure {
+        let rule_lines = self.rule_lines();
+        let lines = problems.list().iter().map(|error| {
+            let rule = error.rule_id.as_ref();
+            let rule = rule.map(|id| format!("rule {id:?}: ")).unwrap_or_default();
+            let pointer = format!("{below}{}", error.path);
+            let lines = rule_lines.as_ref();
+            let place = lines.and_then(|it| it.at(&format!("{}{pointer}", self.pointer)));
+            let place = place.as_ref().unwrap_or(&self.name);
+            format!("{place}: {pointer}: {rule}{}", error.message)
+        });
+        let mut lines: Vec<_> = lines.collect();
+        if problems.more() > 0 {
+            lines.push(format!("and {} more", problems.more()));
+        }
+        Failure::usage(lines.join("\n"))
+    }
+
+    /// The lines of its rules, if they are in a file.
+    pub(super) fn rule_lines(&self) -> Option<RuleLines> {
+        RuleLines::read(self.file.as_deref()?, &self.pointer, &self.document)
     }
 
     pub(super) fn id(&self) -> Option<&str> {
@@ -50,8 +67,12 @@ pub(super) fn all(path: &str) -> Result<Vec<Source>, Failure> {
     let document = read_document(path)?;
     let is_one = document.is_array() || document.get("rules").is_some();
     if is_one {
-        let name = name.to_owned();
-        return Ok(vec![Source { name, document }]);
+        return Ok(vec![Source {
+            name: name.to_owned(),
+            file: Some(path.to_owned()),
+            pointer: String::new(),
+            document,
+        }]);
     }
     let Some(Value::Array(listed)) = document.get(LIST) else {
         return Err(
@@ -66,6 +87,8 @@ pub(super) fn all(path: &str) -> Result<Vec<Source>, Failure> {
         .enumerate()
         .map(|(position, document)| Source {
             name: format!("{name}: /{LIST}/{position}"),
+            file: Some(path.to_owned()),
+            pointer: format!("/{LIST}/{position}"),
             document: document.clone(),
         });
     Ok(sources.collect())
@@ -141,7 +164,7 @@ mod tests {
     fn errors_in_rules_have_file_path_and_rule() {
         let (_folder, path) = file("rules: [{ ruleId: r, values: {}, condition: null }]\n");
         let message = one(&path, None).unwrap().rules().unwrap_err().message;
-        let start = format!("{path}: /rules/0: rule \"r\": ");
+        let start = format!("{path}:1: /rules/0: rule \"r\": ");
         assert!(message.starts_with(&start), "{message}");
         assert!(
             message.contains("did you mean \"conditions\"?"),

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::super::{Consent, Limit, Session};
 use super::{LIST_COMMAND, source};
 use crate::client::{Call, WORKER_MANAGER};
-use crate::code::{KEYS_FIRST, Kind, Style, semantic};
+use crate::code::{KEYS_FIRST, Kind, Style, effects, semantic};
 use crate::failure::Failure;
 use crate::output::{self, Column};
 
@@ -30,6 +30,40 @@ pub(crate) struct Definition {
     /// Reason for the change, for the history
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
+}
+
+/// How much of the effects to show.
+#[derive(Args, Debug)]
+pub(crate) struct Detail {
+    /// Show all values, and each launch config
+    #[arg(long)]
+    full: bool,
+    /// Show only the effects on this pool; repeatable
+    #[arg(long, value_name = "POOL")]
+    pool: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Preview {
+    #[command(flatten)]
+    draft: Draft,
+    #[command(flatten)]
+    detail: Detail,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Comparison {
+    /// Worker configuration id
+    #[arg(value_name = "ID")]
+    id: String,
+    /// Older version
+    #[arg(value_name = "FROM")]
+    from: u64,
+    /// Newer version
+    #[arg(value_name = "TO")]
+    to: u64,
+    #[command(flatten)]
+    detail: Detail,
 }
 
 #[derive(Args, Debug)]
@@ -59,10 +93,11 @@ pub(crate) struct Reversion {
     consent: Consent,
 }
 
-const FIELDS: [&str; 6] = [
+const FIELDS: [&str; 7] = [
     "workerConfigurationId",
     "description",
     "workerTypes",
+    "sets",
     "rules",
     "launchConfigIds",
     "version",
@@ -75,9 +110,13 @@ const LIST: &[Column] = &[
     Column::text("CONFIGURATION", "workerConfigurationId"),
     Column::number("VERSION", "version"),
     Column::age("CHANGED", "lastModified"),
-    Column::prose("WORKER TYPES", "workerTypes"),
+    Column::prose("WORKER TYPES", WORKER_TYPES),
     Column::prose("DESCRIPTION", "description"),
 ];
+/// A field of a row that the API does not have.
+const WORKER_TYPES: &str = "someWorkerTypes";
+/// Maximum number of worker types to name for a worker configuration in a list.
+const MAX_NAMED: usize = 3;
 
 const HISTORY: &[Column] = &[
     Column::number("VERSION", "version"),
@@ -128,11 +167,26 @@ impl Definition {
 }
 
 pub(super) async fn list(limit: &Limit, session: &Session) -> Result<(), Failure> {
+    const KEY: &str = "workerConfigurations";
     let call =
         Call::get(WORKER_MANAGER, &["worker-configurations"]).to("list worker configurations");
-    session
-        .list(&call, "workerConfigurations", LIST, limit)
-        .await
+    let document = session.client.pages(&call, KEY, limit.limit).await?;
+    session.described_rows(document, KEY, LIST, |row| {
+        row[WORKER_TYPES] = json!(some_of(&row["workerTypes"]));
+    });
+    Ok(())
+}
+
+/// The number of worker types, and the first of them.
+fn some_of(worker_types: &Value) -> String {
+    let listed = worker_types.as_array().map_or(&[][..], Vec::as_slice);
+    let named = listed.iter().take(MAX_NAMED).filter_map(Value::as_str);
+    let named = named.collect::<Vec<_>>().join(", ");
+    match listed.len() {
+        0 => "none".to_owned(),
+        few if few <= MAX_NAMED => named,
+        many => format!("{many}: {named}, …"),
+    }
 }
 
 pub(super) async fn read(id: &str, session: &Session) -> Result<Value, Failure> {
@@ -209,7 +263,13 @@ pub(super) async fn history(id: &str, limit: &Limit, session: &Session) -> Resul
     session.list(&call, "versions", HISTORY, limit).await
 }
 
-pub(super) async fn diff(id: &str, from: u64, to: u64, session: &Session) -> Result<(), Failure> {
+pub(super) async fn diff(comparison: &Comparison, session: &Session) -> Result<(), Failure> {
+    let Comparison {
+        id,
+        from,
+        to,
+        detail,
+    } = comparison;
     let (older, newer) = (from.to_string(), to.to_string());
     let segments = ["worker-configuration", id, "difference", &older, &newer];
     let call = Call::get(WORKER_MANAGER, &segments)
@@ -217,7 +277,7 @@ pub(super) async fn diff(id: &str, from: u64, to: u64, session: &Session) -> Res
             "compare versions {from} and {to} of worker configuration {id}"
         ))
         .list_command("fleetwright rules history");
-    show_plan(&session.client.call(&call).await?, session);
+    show_plan(&session.client.call(&call).await?, detail, session);
     Ok(())
 }
 
@@ -236,26 +296,36 @@ pub(super) async fn revert(reversion: &Reversion, session: &Session) -> Result<(
     finish(&call, &text, session).await
 }
 
-pub(super) async fn plan(draft: &Draft, session: &Session) -> Result<(), Failure> {
+pub(super) async fn plan(preview: &Preview, session: &Session) -> Result<(), Failure> {
+    let draft = &preview.draft;
     let id = &draft.id;
     let mut body = draft.body()?;
     body.remove("version");
     let segments = ["worker-configuration", id, "plan"];
     let call = Call::post(WORKER_MANAGER, &segments, Value::Object(body))
         .to(format!("plan worker configuration {id}"));
-    show_plan(&session.client.call(&call).await?, session);
+    show_plan(&session.client.call(&call).await?, &preview.detail, session);
     Ok(())
 }
 
-fn show_plan(plan: &Value, session: &Session) {
+fn show_plan(plan: &Value, detail: &Detail, session: &Session) {
     if session.json {
         return output::json(plan);
     }
+    let part = if detail.pool.is_empty() {
+        None
+    } else {
+        let part = effects::of_pools(plan, &detail.pool);
+        if part.is_none() {
+            return output::out(&format!("no effect on {}", detail.pool.join(", ")));
+        }
+        part
+    };
     let style = Style {
         in_colour: output::in_colour(),
-        in_full: true,
+        in_full: detail.full || part.is_some(),
     };
-    let mut lines = semantic::lines(plan, style);
+    let mut lines = effects::lines(part.as_ref().unwrap_or(plan), style);
     let gist = semantic::gist(plan);
     lines.push(match (lines.is_empty(), gist.as_str()) {
         (true, _) => "no differences".to_owned(),
@@ -289,4 +359,21 @@ pub(super) async fn payload_schema(
         &reply["payloadSchema"]
     });
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use testing::sizes_around;
+
+    use super::*;
+
+    #[test]
+    fn many_worker_types_are_counted() {
+        for count in sizes_around("fleetwright::commands::rules::stored::MAX_NAMED", MAX_NAMED) {
+            let types: Vec<String> = (0..count).map(|number| format!("t/{number}")).collect();
+            let text = some_of(&json!(types));
+            assert_eq!(text.matches("t/").count(), count.min(MAX_NAMED));
+            assert_eq!(text.ends_with('…'), count > MAX_NAMED);
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, ErrorKind, IsTerminal as _, Read as _, Write};
 
-use rules::{Attributes, Evaluator, Problem, RuleSet, did_you_mean};
+use rules::{Attributes, Evaluator, Problem, Problems, RuleSet, Sets, did_you_mean};
 use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
@@ -15,7 +15,10 @@ const MAX_CONDITIONS: usize = 64;
 /// Maximum length of a condition's name and of its value, as in the API.
 const MAX_CONDITION_BYTES: usize = 1_024;
 
-const KEYS: [&str; 4] = ["id", "rules", "conditions", "pointer"];
+const KEYS: [&str; 5] = ["id", "sets", "rules", "conditions", "pointer"];
+
+/// The errors of an evaluation in an answer.
+pub(super) const EVALUATION_ERRORS: &str = "evaluationErrors";
 
 /// Answers until the input ends, or the reader of the answers closes its pipe.
 pub(super) fn run() -> Result<(), Failure> {
@@ -63,6 +66,17 @@ impl Errors {
             n_more: 0,
         }
     }
+
+    fn below(path: &str, problems: &Problems) -> Self {
+        let list = problems.list().iter().map(|error| Problem {
+            path: format!("{path}{}", error.path),
+            ..error.clone()
+        });
+        Self {
+            list: list.collect(),
+            n_more: problems.more(),
+        }
+    }
 }
 
 impl Requests {
@@ -103,6 +117,9 @@ impl Requests {
 
     /// The answer with the line and the id of its request.
     fn finish(&mut self, id: Option<&Value>, answer: Result<Value, Errors>) -> Value {
+        if let Ok(answer) = &answer {
+            self.n_errors += u64::from(answer.get(EVALUATION_ERRORS).is_some());
+        }
         let mut answer = answer.unwrap_or_else(|errors| {
             self.n_errors += 1;
             json!({ "errors": errors.list, "more": errors.n_more })
@@ -118,7 +135,10 @@ impl Requests {
         if let Some(rules) = request.get("rules") {
             // Later requests must not be about older rules than their author believes.
             self.evaluator = None;
-            self.evaluator = Some(Evaluator::new(&parse_rules(rules)?));
+            let sets = request.get("sets").unwrap_or(&Value::Null);
+            self.evaluator = Some(Evaluator::new(&parse_rules(rules, sets)?));
+        } else if request.contains_key("sets") {
+            return Err(Errors::at("/sets", "sets without rules: send both"));
         }
         if let Some(key) = request.keys().find(|key| !KEYS.contains(&key.as_str())) {
             let meant = did_you_mean(key, KEYS);
@@ -152,25 +172,21 @@ pub(super) fn reply(evaluator: &Evaluator, attributes: &Attributes) -> Value {
     let evaluation = evaluator.evaluate_with_origins(attributes);
     let applying = evaluator.applying(attributes);
     let applying: Vec<_> = applying.iter().map(|rule| rule.id()).collect();
-    json!({
+    let mut reply = json!({
         "conditions": attributes,
         "values": evaluation.values,
         "origins": evaluation.origins,
         "applying": applying,
-    })
+    });
+    if !evaluation.errors.is_empty() {
+        reply[EVALUATION_ERRORS] = json!(evaluation.errors);
+    }
+    reply
 }
 
-fn parse_rules(rules: &Value) -> Result<RuleSet, Errors> {
-    RuleSet::parse(rules).map_err(|problems| {
-        let list = problems.list().iter().map(|error| Problem {
-            path: format!("/rules{}", error.path),
-            ..error.clone()
-        });
-        Errors {
-            list: list.collect(),
-            n_more: problems.more(),
-        }
-    })
+fn parse_rules(rules: &Value, sets: &Value) -> Result<RuleSet, Errors> {
+    let sets = Sets::parse(sets).map_err(|problems| Errors::below("/sets", &problems))?;
+    RuleSet::parse_with(rules, sets).map_err(|problems| Errors::below("/rules", &problems))
 }
 
 fn attributes(conditions: Option<&Value>) -> Result<Attributes, Errors> {
@@ -316,13 +332,35 @@ nonsense
     }
 
     #[test]
+    fn sets_belong_to_their_rules_and_an_evaluation_may_have_errors() {
+        let input = br#"{"sets": {"s": ["a*"]}, "rules": [{"ruleId": "r", "references": true, "conditions": {"zone": {"set": "s"}}, "values": {"x": "${size}"}}]}
+{"conditions": {"zone": "ab", "size": "7"}}
+{"conditions": {"zone": "ab"}}
+{"sets": {}}
+{"sets": {"s": 1}, "rules": []}"#;
+        let (answers, n_errors) = answers(input);
+        assert_eq!(n_errors, 3);
+        assert_eq!(answers[0]["values"], json!({}));
+        assert_eq!(answers[1]["values"], json!({"x": "7"}));
+        assert_eq!(answers[1]["origins"]["/x"]["references"], json!(["size"]));
+        assert_eq!(answers[2]["values"], json!({"x": "${size}"}));
+        let errors = &answers[2]["evaluationErrors"];
+        assert_eq!(
+            (&errors[0]["pointer"], &errors[0]["ruleId"]),
+            (&json!("/x"), &json!("r"))
+        );
+        assert_eq!(answers[3]["errors"][0]["path"], "/sets");
+        assert_eq!(answers[4]["errors"][0]["path"], "/sets/s");
+    }
+
+    #[test]
     fn each_part_of_a_request_is_checked() {
         for (request, path, message) in [
             ("[]", "", "a request is a JSON object"),
             (
                 r#"{"rules": [], "condition": {}}"#,
                 "",
-                "unknown key \"condition\", a request has id, rules, conditions, pointer, \
+                "unknown key \"condition\", a request has id, sets, rules, conditions, pointer, \
                  did you mean \"conditions\"?",
             ),
             (

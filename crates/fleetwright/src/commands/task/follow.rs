@@ -40,7 +40,12 @@ pub(super) async fn until_resolved(
     }
 }
 
-async fn follow(task: &str, shown: ShownLog, session: &Session) -> Result<Value, Failure> {
+/// The same, without a word about the wait.
+pub(super) async fn follow(
+    task: &str,
+    shown: ShownLog,
+    session: &Session,
+) -> Result<Value, Failure> {
     let mut following: Option<Following> = None;
     loop {
         let status = status(task, session).await?;

@@ -9,8 +9,8 @@ use reqwest::header::CONTENT_ENCODING;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::LIST_COMMAND;
 use crate::client::{Call, FLEETWRIGHT, OpenOutcome, QUEUE, RedirectError};
+use crate::commands::name::TASK_LIST;
 use crate::failure::{Exit, Failure};
 use crate::machine;
 use crate::output::ForeignText;
@@ -106,7 +106,7 @@ impl Reading {
         .query("offset", Some(self.printed))
         .query("follow", follow.then_some("true"))
         .to(self.purpose())
-        .list_command(LIST_COMMAND);
+        .list_command(TASK_LIST);
         match session.client.open(&call, None, STREAM_LIMIT).await? {
             OpenOutcome::Stream(response) => Ok(Source::Open { response, skip: 0 }),
             OpenOutcome::Missing(failure) => self.open_artifact(failure, session).await,
@@ -122,7 +122,7 @@ impl Reading {
         let number = self.number();
         let list = Call::get(QUEUE, &["task", &self.task, "runs", &number, "artifacts"])
             .to(self.purpose())
-            .list_command(LIST_COMMAND);
+            .list_command(TASK_LIST);
         let listed = session
             .client
             .pages(&list, "artifacts", Some(MAX_ARTIFACTS));

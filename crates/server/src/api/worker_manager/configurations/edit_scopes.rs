@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use access::scope::{Params, Template};
-use domain::configuration::{Configuration, WorkerType, named_providers};
+use domain::configuration::{Configuration, WorkerType, named_providers, providers_in_elements};
 use rules::Rule;
 use serde_json::Value;
 
@@ -126,9 +126,10 @@ impl EditAuthorization {
 
 /// The providers that a rule opts in to or out of; `None` if it replaces or deletes all of them.
 fn mentioned(rule: &Rule) -> Option<BTreeSet<String>> {
+    let in_elements: BTreeSet<String> = providers_in_elements(rule).collect();
     match rule.values().get("providers") {
-        None => Some(BTreeSet::new()),
-        Some(Value::Object(named)) => Some(named.keys().cloned().collect()),
+        None => Some(in_elements),
+        Some(Value::Object(named)) => Some(named.keys().cloned().chain(in_elements).collect()),
         Some(
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_),
         ) => None,

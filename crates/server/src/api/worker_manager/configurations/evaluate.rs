@@ -1,7 +1,7 @@
 //! Evaluates rules under given conditions, and explains where each value comes from.
 
 use engine::configurations::{Purpose, compile_current};
-use rules::{Attributes, Evaluator, RuleSet};
+use rules::{Attributes, Evaluator, RuleSet, Sets};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -24,6 +24,9 @@ struct EvaluateBody {
     /// evaluateRules only.
     #[serde(default)]
     rules: Value,
+    /// evaluateRules only.
+    #[serde(default)]
+    sets: Value,
 }
 
 /// Evaluates the stored rules of a configuration.
@@ -45,7 +48,9 @@ pub(super) async fn given(call: Call) -> Result<Reply, ApiError> {
         .engine
         .compilations
         .run_limited(Purpose::Question, move || {
-            let rules = RuleSet::parse(&body.rules).map_err(|problems| bad_rules(&problems))?;
+            let sets = Sets::parse(&body.sets).map_err(|problems| bad_rules(&problems))?;
+            let rules = RuleSet::parse_with(&body.rules, sets);
+            let rules = rules.map_err(|problems| bad_rules(&problems))?;
             evaluate(&Evaluator::new(&rules), &body)
         });
     Reply::json(&reply.await??)
@@ -65,6 +70,9 @@ fn evaluate(evaluator: &Evaluator, body: &EvaluateBody) -> Result<Value, ApiErro
         "origins": evaluation.origins,
         "applying": applying,
     });
+    if !evaluation.errors.is_empty() {
+        reply["evaluationErrors"] = json!(evaluation.errors);
+    }
     if let Some(pointer) = &body.pointer {
         let explanation = evaluator.explain(&presented, pointer);
         reply["explanation"] = json!(explanation);

@@ -20,7 +20,11 @@ struct RuleBody {
     description: Value,
     #[serde(default)]
     conditions: Value,
+    #[serde(default)]
+    references: Option<Value>,
     values: Value,
+    #[serde(default)]
+    elements: Option<Value>,
     #[serde(default)]
     position: Option<PositionBody>,
     #[serde(default)]
@@ -212,6 +216,12 @@ fn rule(call: &Call, body: &RuleBody) -> Result<Rule, ApiError> {
     });
     if !body.description.is_null() {
         document["description"] = body.description.clone();
+    }
+    if let Some(references) = &body.references {
+        document["references"] = references.clone();
+    }
+    if let Some(elements) = &body.elements {
+        document["elements"] = elements.clone();
     }
     Rule::parse(&document).map_err(|problems| bad_rules(&problems))
 }

@@ -18,6 +18,8 @@ pub(super) struct ConfigurationBody {
     #[serde(default)]
     description: String,
     worker_types: Value,
+    #[serde(default)]
+    sets: Option<Value>,
     rules: Value,
     #[serde(default)]
     launch_config_ids: Option<Value>,
@@ -43,6 +45,9 @@ impl ConfigurationBody {
             "workerTypes": self.worker_types,
             "rules": self.rules,
         });
+        if let Some(sets) = &self.sets {
+            document["sets"] = sets.clone();
+        }
         if let Some(ids) = &self.launch_config_ids {
             document["launchConfigIds"] = ids.clone();
         }
@@ -102,8 +107,10 @@ fn content(document: &Value) -> Value {
         "workerTypes": document["workerTypes"],
         "rules": document["rules"],
     });
-    if let Some(ids) = document.get("launchConfigIds") {
-        reply["launchConfigIds"] = ids.clone();
+    for key in ["sets", "launchConfigIds"] {
+        if let Some(value) = document.get(key) {
+            reply[key] = value.clone();
+        }
     }
     reply
 }
