@@ -89,7 +89,10 @@ fn covers(patterns: &Patterns, narrower: &Patterns) -> bool {
     }
     let all = |of: &Patterns| -> Vec<Pattern> {
         let alternatives = of.as_slice().iter();
-        alternatives.flat_map(Alternative::patterns).cloned().collect()
+        alternatives
+            .flat_map(Alternative::patterns)
+            .cloned()
+            .collect()
     };
     let patterns = all(patterns);
     all(narrower).iter().all(|narrow| {
