@@ -1,7 +1,8 @@
 //! Assistants read the fleet, over MCP.
 //!
-//! A server of the Model Context Protocol on standard input and output. It reads the fleet with the credentials of the client commands, and changes nothing: its tools
-//! can only be made of requests that read, and of the preview of files.
+//! A server of the Model Context Protocol on standard input and output. It reads the fleet with the
+//! credentials of the client commands, and changes nothing: its tools can only be made of requests
+//! that read, and of the preview of files.
 
 mod answer;
 mod file_plan;

@@ -232,7 +232,7 @@ fn a_folder_cannot_define_items_that_it_does_not_own() {
     let refused = self::refused(&[("a.yaml", "owns: {}\n"), ("b.yaml", "owns: {}\n")]);
     assert_eq!(
         refused,
-        "b.yaml: /owns: already in a.yaml; only one file of a folder may have it"
+        "b.yaml:1: /owns: already in a.yaml; only one file of a folder may have it"
     );
 }
 

@@ -118,10 +118,10 @@ fn errors_are_reported_once_with_their_line() {
     let misspelt = refused(&|fleet| {
         let rules = fleet["rules"]
             .to_string()
-            .replace("{\"zone\":\"r1-3\"}", "{\"zoen\":\"r1-3\"}");
+            .replace("{\"zone\":\"r1-3\"}", "{\"zoone\":\"r1-3\"}");
         fleet["rules"] = serde_json::from_str(&rules).unwrap();
     });
-    let expected = "rule \"r1-3\": condition \"zoen\" is not a usual one, did you mean \"zone\"?";
+    let expected = "rule \"r1-3\": condition \"zoone\" is not a usual one, did you mean \"zone\"?";
     assert!(misspelt.contains(expected), "{misspelt}");
     assert_eq!(misspelt.lines().count(), 1, "{misspelt}");
 }

@@ -342,7 +342,7 @@ fn an_explanation_has_the_line_of_each_step() {
     let explain = [&["rules", "explain", &file, "/fake/zone"][..], &set].concat();
     let text = home.run(&explain).out;
     assert!(
-        text.contains(&format!("\"z1\" sets \"z1\"  ({file}:14)")),
+        text.contains(&format!("\"z1\" sets \"z1\"  ({file}:17)")),
         "{text}"
     );
     let shown: Value =

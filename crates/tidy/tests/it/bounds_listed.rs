@@ -278,7 +278,6 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
             "rules::limits::MAX_PROBLEMS",
             "rules::lint::SHOWN",
             "engine::queue::create_task::MAX_NAMED",
-            "engine::configurations::validate_pools::MAX_REPORTED",
             "server::api::worker_manager::configurations::plan::MAX_SHOWN",
             "server::notify::next_notice::MAX_DESCRIBED",
             "server::notify::next_notice::MAX_SEPARATE_POOLS",
