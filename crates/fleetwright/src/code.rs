@@ -10,6 +10,7 @@ mod execute;
 mod kind;
 mod order;
 mod ownership;
+mod parts;
 #[cfg(feature = "simulate")]
 mod pool_definitions;
 mod pools;
@@ -38,6 +39,7 @@ use change::{Action, Change, Plan};
 use document::Document;
 use execute::{Outcome, WriteOptions};
 pub(crate) use kind::Kind;
+pub(crate) use parts::{join as join_parts, part_of};
 #[cfg(feature = "simulate")]
 pub(crate) use pool_definitions::{DefinedPools, read_pools};
 use show::Tense;

@@ -117,17 +117,7 @@ fn format(file: &str) -> Result<Formatted, Failure> {
         }
     };
     let document = files::parse(file, &before, format)?;
-    let after = match format {
-        Format::Yaml => files::to_yaml(&document, &KEYS_FIRST),
-        Format::Json => format!(
-            "{}\n",
-            serde_json::to_string_pretty(&Ordered(&document))
-                .expect("a JSON value can be written as text")
-        ),
-        Format::Toml => toml::to_string_pretty(&Ordered(&document)).map_err(|error| {
-            Failure::failed(format!("{file} cannot be written as TOML: {error}"))
-        })?,
-    };
+    let after = written(file, &document, format)?;
     let lost = comments::lost(&before, format);
     Ok(Formatted {
         before,
@@ -136,7 +126,22 @@ fn format(file: &str) -> Result<Formatted, Failure> {
     })
 }
 
-fn replace(file: &str, text: &str) -> Result<(), Failure> {
+/// The text of a document.
+pub(super) fn written(file: &str, document: &Value, format: Format) -> Result<String, Failure> {
+    Ok(match format {
+        Format::Yaml => files::to_yaml(document, &KEYS_FIRST),
+        Format::Json => format!(
+            "{}\n",
+            serde_json::to_string_pretty(&Ordered(document))
+                .expect("a JSON value can be written as text")
+        ),
+        Format::Toml => toml::to_string_pretty(&Ordered(document)).map_err(|error| {
+            Failure::failed(format!("{file} cannot be written as TOML: {error}"))
+        })?,
+    })
+}
+
+pub(super) fn replace(file: &str, text: &str) -> Result<(), Failure> {
     let cannot = |error: std::io::Error| Failure::failed(format!("cannot write {file}: {error}"));
     // Replaces the target of a link.
     let path = std::fs::canonicalize(file).map_err(cannot)?;
