@@ -12,6 +12,7 @@ mod grouped;
 mod kind;
 mod order;
 mod ownership;
+mod parts;
 #[cfg(feature = "simulate")]
 mod pool_definitions;
 mod pools;
@@ -40,6 +41,7 @@ use change::{Action, Change, Plan};
 use document::Document;
 use execute::{Outcome, WriteOptions};
 pub(crate) use kind::Kind;
+pub(crate) use parts::{join as join_parts, part_of};
 #[cfg(feature = "simulate")]
 pub(crate) use pool_definitions::{DefinedPools, read_pools};
 use preview::PreviewOptions;

@@ -3,22 +3,29 @@
 use domain::configuration::MAX_WORKER_TYPES;
 use files::{Format, parse, to_yaml};
 use rules::limits::{MAX_RULES, MAX_SET_BYTES};
+use serde_json::{Value, json};
 
 use super::source::Source;
-use super::{factor, verify};
+use super::{factor, list_changes, verify};
 
 /// Maximum number of launch configs of a configuration; a server accepts twice as many.
 const MAX_LAUNCH_CONFIGS: usize = 25_000;
+/// The ids of launch configs: in a file of their own, because people do not edit them.
+const IDS: &str = "launchConfigIds";
 /// The order of keys in a configuration: its properties first, then its content.
-const FIRST: [&str; 9] = [
+const FIRST: [&str; 13] = [
+    "partOf",
     "workerConfigurationId",
     "ruleId",
     "description",
     "owner",
     "workerTypes",
+    "sets",
     "rules",
     "conditions",
+    "references",
     "values",
+    "elements",
     "launchConfigIds",
 ];
 
@@ -28,8 +35,11 @@ pub struct ConfigurationFile {
     pub id: String,
     pub n_worker_types: usize,
     pub n_rules: usize,
+    pub n_ids: usize,
     /// YAML.
     pub text: String,
+    /// The part with the ids of launch configs that are not the computed ones.
+    pub ids: Option<String>,
 }
 
 /// A configuration, or several if it would be too large.
@@ -109,22 +119,44 @@ fn proven(id: &str, description: &str, sources: &[Source]) -> Result<Configurati
              {MAX_SET_BYTES} bytes"
         )));
     }
-    let text = to_yaml(&document, &FIRST);
-    // Verifies the file in the form in which it will be read.
-    let read = parse(id, &text, Format::Yaml).map_err(|bad| Unproven::Refused(bad.message))?;
-    let compiled = verify::compiled(&read, sources).map_err(Unproven::Refused)?;
-    verify::compare(&compiled, sources).map_err(Unproven::Differs)?;
+    let mut document = document;
+    let ids = document
+        .as_object_mut()
+        .and_then(|document| document.remove(IDS));
+    let ids = ids.map(|ids| to_yaml(&json!({ "partOf": id, IDS: ids }), &FIRST));
+    let unreadable = |bad: files::FileError| Unproven::Refused(bad.message);
+    let verified = |document: &Value| {
+        let text = to_yaml(document, &FIRST);
+        // Verifies the files in the form in which they will be read.
+        let mut read = parse(id, &text, Format::Yaml).map_err(unreadable)?;
+        if let Some(ids) = &ids {
+            read[IDS] = parse(id, ids, Format::Yaml).map_err(unreadable)?[IDS].take();
+        }
+        let compiled = verify::compiled(&read, sources).map_err(Unproven::Refused)?;
+        verify::compare(&compiled, sources).map_err(Unproven::Differs)?;
+        Ok((text, compiled))
+    };
+    let (mut text, compiled) = verified(&document)?;
+    let rules = document["rules"].as_array().map_or(&[][..], Vec::as_slice);
+    if let Some(rules) = list_changes::shortened(rules, &compiled) {
+        document["rules"] = Value::Array(rules);
+        // Lists are right without changes of elements, too.
+        if let Ok((shorter, _)) = verified(&document) {
+            text = shorter;
+        }
+    }
     Ok(ConfigurationFile {
         id: id.to_owned(),
         n_worker_types: sources.len(),
         n_rules,
+        n_ids: compiled.configuration.launch_config_ids.len(),
         text,
+        ids,
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
     use testing::sizes_around;
 
     use super::*;

@@ -11,6 +11,7 @@ use super::render::{Draft, Surroundings};
 use super::solve::{Given, Used, cost, solve};
 use super::source::{Sections, Source, groups, sections};
 use super::table::{Row, Table, Want};
+use super::templates;
 
 /// How many times the rules of all values are searched again with the conditions of the others.
 const ROUNDS: usize = 3;
@@ -37,19 +38,21 @@ pub(super) fn rules(sources: &[Source]) -> Result<Vec<Value>, String> {
 
 fn tables(sources: &[Source], sections: &Sections) -> Result<Vec<Table>, String> {
     let groups = groups(sources);
-    let of_pools: Vec<Row> = sources
+    let mut of_pools: Vec<Row> = sources
         .iter()
         .map(|source| source.row(sections, &groups))
         .collect();
+    templates::apply(&mut of_pools);
     let mut tables = vec![Table::new(None, &of_pools)?];
     let names: BTreeSet<&String> = sections.values().collect();
     for name in names {
         let here = sources
             .iter()
             .filter(|source| sections[&source.provider] == *name);
-        let rows: Vec<Row> = here
+        let mut rows: Vec<Row> = here
             .flat_map(|source| source.launch_config_rows(&groups))
             .collect();
+        templates::apply(&mut rows);
         if !rows.is_empty() {
             tables.push(Table::new(Some(name.clone()), &rows)?);
         }

@@ -6,6 +6,8 @@ mod configuration_file;
 mod cover;
 mod factor;
 mod leaves;
+mod list_changes;
+mod names;
 mod nodepool;
 mod patterns;
 mod places;
@@ -14,6 +16,7 @@ mod render;
 mod solve;
 mod source;
 mod table;
+mod templates;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

@@ -6,16 +6,13 @@ use serde_json::{Map, Value, json};
 
 use super::cover::{Combination, Condition, Space};
 use super::leaves::{leaves_and_deletions, put};
+use super::names::{Names, Subject};
 use super::table::{Ask, Table};
+use super::templates;
 
 /// Rule sets accept a few more of both.
 const MAX_COMBINATIONS: usize = 60;
 const MAX_PATTERNS: usize = 240;
-const MAX_NAME: usize = 60;
-/// Maximum length of a value in a rule's name.
-const MAX_SAID: usize = 40;
-/// Enclosing keys that say nothing about a value.
-const TELL_NOTHING: [&str; 2] = ["value", "config"];
 
 /// A rule without a name.
 pub(super) struct Draft {
@@ -217,17 +214,25 @@ fn holds_somewhere(table: &Table, asked: &[(&Ask, BTreeSet<&str>)], own: &Table)
 /// The rules in their order, merged where possible, with names.
 pub(super) fn rules(mut drafts: Vec<Draft>) -> Vec<Value> {
     drafts.sort_by_cached_key(|draft| (draft.rank.clone(), draft.conditions.to_string()));
-    let mut names = BTreeSet::new();
+    let mut names = Names::default();
     let drafts = joined(drafts);
     let rules = drafts.iter().map(|draft| {
-        let wanted = name(draft);
-        let mut numbers = 2..;
-        let mut found = wanted.clone();
-        while !names.insert(found.clone()) {
-            let number = numbers.next().expect("there is always another number");
-            found = format!("{wanted} ({number})");
+        let subject = Subject {
+            section: draft.section.as_deref(),
+            conditions: &draft.conditions,
+            values: &draft.values,
+        };
+        let (values, has_references) = templates::written(&draft.values);
+        let mut rule = json!({
+            "ruleId": names.id(&subject),
+            "description": subject.description(),
+            "conditions": draft.conditions,
+            "values": values,
+        });
+        if has_references {
+            rule["references"] = json!(true);
         }
-        json!({"ruleId": found, "conditions": draft.conditions, "values": draft.values})
+        rule
     });
     rules.collect()
 }
@@ -265,87 +270,4 @@ fn overlap(left: &Map<String, Value>, right: &Map<String, Value>) -> bool {
             }
             (_, Some(_)) => true,
         })
-}
-
-/// The name of a rule: its conditions, or its only value if the conditions are too long.
-fn name(draft: &Draft) -> String {
-    let mapping = match &draft.conditions {
-        Value::Object(mapping) => mapping.clone(),
-        Value::Null => return "defaults".to_owned(),
-        Value::Array(several) => several
-            .first()
-            .and_then(Value::as_object)
-            .cloned()
-            .unwrap_or_default(),
-        Value::Bool(_) | Value::Number(_) | Value::String(_) => Map::new(),
-    };
-    let asked = mapping.iter().filter(|(name, _)| *name != "provider");
-    let asked: Vec<&Value> = asked.map(|(_, value)| value).collect();
-    let is_simple = draft.conditions.is_object() && asked.iter().all(|value| value.is_string());
-    match value_name(&draft.values) {
-        Some(name) if !is_simple => return shortened(&name),
-        Some(_) | None => {}
-    }
-    let section = draft
-        .section
-        .as_deref()
-        .filter(|_| mapping.contains_key("provider"));
-    let texts = asked.into_iter().map(texts);
-    let all: Vec<String> = section
-        .map(str::to_owned)
-        .into_iter()
-        .chain(texts)
-        .collect();
-    shortened(&all.join(" "))
-}
-
-/// The only value if it is short, else only its key.
-fn value_name(values: &Map<String, Value>) -> Option<String> {
-    let values = leaves_and_deletions(values);
-    let [(pointer, value)] = values.as_slice() else {
-        return None;
-    };
-    let mut names = pointer
-        .rsplit('/')
-        .filter(|name| !TELL_NOTHING.contains(name));
-    let name = names.next()?;
-    let said = match value {
-        Value::Null => "removed".to_owned(),
-        Value::Bool(_) | Value::Number(_) => value.to_string(),
-        Value::String(text) => text.rsplit('/').next().unwrap_or(text).to_owned(),
-        Value::Array(_) | Value::Object(_) => String::new(),
-    };
-    match said.len() <= MAX_SAID && !said.contains(char::is_whitespace) {
-        true => Some(format!("{name} {said}")),
-        false => Some(name.to_owned()),
-    }
-}
-
-fn texts(value: &Value) -> String {
-    match value {
-        Value::Array(several) => {
-            let first = several.first().and_then(Value::as_str).unwrap_or_default();
-            format!("{first} +{}", several.len().saturating_sub(1))
-        }
-        Value::String(text) => text.clone(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => value.to_string(),
-    }
-}
-
-fn shortened(name: &str) -> String {
-    let name: String = name
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect();
-    let name = name.trim();
-    match name.chars().count() > MAX_NAME {
-        true => format!(
-            "{}…",
-            name.chars()
-                .take(MAX_NAME - 1)
-                .collect::<String>()
-                .trim_end()
-        ),
-        false => name.to_owned(),
-    }
 }

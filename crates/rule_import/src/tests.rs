@@ -70,12 +70,13 @@ fn common_values_of_pools_are_in_one_rule() {
             json!({"lifecycle": {"reregistrationTimeout": 60}}),
         ),
     ];
-    insta::assert_snapshot!(written(pools).text, @"
+    insta::assert_snapshot!(written(pools).text, @r#"
     workerConfigurationId: fleet
     description: d
     workerTypes: [proj-x/build, proj-x/ci, proj-y/ci, proj-y/iron]
     rules:
-      - ruleId: defaults
+      - ruleId: all-pools
+        description: "Max capacity, owner and 3 more of all pools"
         conditions: null
         values:
           owner: o@example.com
@@ -86,46 +87,42 @@ fn common_values_of_pools_are_in_one_rule() {
               places: [{ machine: n2, region: us-east, zone: [us-east-a, us-east-b] }]
               section: google
       - ruleId: google
+        description: "Disks, machine type and 4 more of all google launch configs"
         conditions: { provider: gcp }
+        references: true
         values:
           google:
             disks: [{ size: 60 }]
+            machineType: "zones/${zone}/machineTypes/${machine}"
             region: us-east
             workerConfig: { idle: 15 }
             workerManager: { capacityPerInstance: 1 }
-      - ruleId: us-east-a
-        conditions: { zone: us-east-a }
-        values: { google: { machineType: zones/us-east-a/machineTypes/n2, zone: us-east-a } }
-      - ruleId: us-east-b
-        conditions: { zone: us-east-b }
-        values: { google: { machineType: zones/us-east-b/machineTypes/n2, zone: us-east-b } }
-      - ruleId: n4
+            zone: "${zone}"
+      - ruleId: google-n4
+        description: Idle for machine n4
         conditions: { machine: n4 }
         values: { google: { workerConfig: { idle: 90 } } }
-      - ruleId: n4 us-east-a
-        conditions: { machine: n4, zone: us-east-a }
-        values: { google: { machineType: zones/us-east-a/machineTypes/n4 } }
-      - ruleId: n4 us-east-b
-        conditions: { machine: n4, zone: us-east-b }
-        values: { google: { machineType: zones/us-east-b/machineTypes/n4 } }
-      - ruleId: proj-x/*
+      - ruleId: proj-x
+        description: Description of proj-x/*
         conditions: { workerType: proj-x/* }
         values: { description: about proj-x }
-      - ruleId: proj-y/*
+      - ruleId: proj-y
+        description: Description of proj-y/*
         conditions: { workerType: proj-y/* }
         values: { description: about proj-y }
-      - ruleId: proj-y/ci
+      - ruleId: proj-y-ci
+        description: Places of proj-y/ci
         conditions: { workerType: proj-y/ci }
-        values:
-          providers:
-            gcp: { places: [{ machine: n4, region: us-east, zone: [us-east-a, us-east-b] }] }
-      - ruleId: proj-y/iron
+        values: {}
+        elements: { "/providers/gcp/places/[machine=n2]/machine": n4 }
+      - ruleId: proj-y-iron
+        description: "Reregistration timeout, max capacity and 2 more of proj-y/iron"
         conditions: { workerType: proj-y/iron }
         values:
           lifecycle: { reregistrationTimeout: 60 }
           maxCapacity: null
           providers: { gcp: null, hands: {} }
-    ");
+    "#);
 }
 
 #[test]
@@ -145,10 +142,17 @@ fn a_given_id_is_kept_and_a_computed_one_is_not_written() {
         "g",
         launching(&[given, Value::Object(computed)]),
     )];
-    let text = written(pools).text;
-    assert!(text.ends_with(": lc-mine }\n"), "{text}");
-    assert_eq!(text.matches("launchConfigIds").count(), 1, "{text}");
-    assert!(!text.contains(id.as_str()), "{text}");
+    let written = written(pools);
+    let ids = written.ids.unwrap();
+    assert!(
+        ids.starts_with("partOf: fleet\nlaunchConfigIds: { lc-"),
+        "{ids}"
+    );
+    assert!(ids.ends_with(": lc-mine }\n"), "{ids}");
+    assert_eq!(written.n_ids, 1);
+    for text in [&written.text, &ids] {
+        assert!(!text.contains(id.as_str()), "{text}");
+    }
 }
 
 #[test]
@@ -390,4 +394,101 @@ proptest! {
         let document = parse("f", &written[0].text, Format::Yaml).unwrap();
         prop_assert_eq!(&document["workerConfigurationId"], "fleet");
     }
+}
+
+/// Pools of several projects in several zones, by a seed.
+fn made_fleet(seed: u64, n_projects: u64, n_pools: u64) -> Vec<Value> {
+    let mut state = seed;
+    let mut chance = |below: u64| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(seed | 1);
+        (state >> 33) % below
+    };
+    let machines = ["n2-standard-4", "n2-standard-8", "c4-highmem-16"];
+    let mut pools = Vec::new();
+    for project in 0..n_projects {
+        for name in 0..n_pools {
+            let machine = machines[usize::try_from(chance(3)).unwrap()];
+            let size = [60, 60, 60, 200][usize::try_from(chance(4)).unwrap()];
+            let n_zones = 2 + usize::try_from(chance(2)).unwrap();
+            let idle = [15, 15, 300][usize::try_from(chance(3)).unwrap()];
+            let zones = ["us-east1-b", "us-east1-c", "europe-west1-d"];
+            let configs: Vec<Value> = zones[..n_zones]
+                .iter()
+                .map(|zone| {
+                    let disk = json!({"boot": true, "initializeParams": {"diskSizeGb": size,
+                        "diskType": format!("zones/{zone}/diskTypes/pd-ssd"),
+                        "sourceImage": "projects/ours/global/images/generic-worker-ubuntu"}});
+                    google(zone, machine, json!({"disks": [disk], "workerConfig": {"idle": idle, "script": "echo ${HOME}"},
+                        "networkInterfaces": [{"accessConfigs": [{"type": "ONE_TO_ONE_NAT"}]}]}))
+                })
+                .collect();
+            let id = format!("proj-{project}/worker-{name}");
+            pools.push(pool(&id, "gcp", launching(&configs)));
+        }
+    }
+    pools
+}
+
+#[test]
+fn the_rules_of_made_fleets_are_short_and_have_names_for_people() {
+    for (seed, n_projects, n_pools) in [(1, 2, 6), (2, 6, 2), (3, 4, 4)] {
+        let pools = made_fleet(seed, n_projects, n_pools);
+        let size: usize = pools.iter().map(|pool| pool.to_string().len()).sum();
+        let written = written(pools);
+        let text = &written.text;
+        assert!(
+            text.len() * 3 < size,
+            "{seed}: {} of {size}\n{text}",
+            text.len()
+        );
+        let document = parse("f", text, Format::Yaml).unwrap();
+        for rule in document["rules"].as_array().unwrap() {
+            let id = rule["ruleId"].as_str().unwrap();
+            assert!(
+                id.chars()
+                    .all(|c| c.is_ascii_alphanumeric() || "-.".contains(c)),
+                "{id}"
+            );
+            assert!(!rule["description"].as_str().unwrap().is_empty(), "{id}");
+        }
+        // The machine and the disk type of each zone are in one place.
+        assert_eq!(
+            text.matches("zones/${zone}/machineTypes/${machine}")
+                .count(),
+            1,
+            "{text}"
+        );
+        assert_eq!(text.matches("zones/us-east1-b/").count(), 0, "{text}");
+        // A script beside references is escaped.
+        assert!(
+            text.contains("echo $${HOME}") || text.contains("echo ${HOME}"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn another_import_after_a_change_differs_in_few_lines() {
+    let mut pools = made_fleet(3, 4, 4);
+    let before = written(pools.clone()).text;
+    pools[5]["config"]["maxCapacity"] = json!(77);
+    let after = written(pools.clone()).text;
+    let lines = |text: &str| -> std::collections::BTreeSet<String> {
+        text.lines().map(str::to_owned).collect()
+    };
+    let (old, new) = (lines(&before), lines(&after));
+    let n_different = old.symmetric_difference(&new).count();
+    assert!(
+        (1..=6).contains(&n_different),
+        "{n_different}:\n{before}\n{after}"
+    );
+    // A pool like the others needs no rule of its own.
+    let mut more = pools[6].clone();
+    more["workerPoolId"] = json!("proj-1/worker-more");
+    pools.push(more);
+    let third = lines(&written(pools).text);
+    let n_different = new.symmetric_difference(&third).count();
+    assert!(n_different <= 24, "{n_different}");
 }

@@ -206,7 +206,10 @@ impl Finding {
     /// The place in the first rule, as a JSON pointer; empty for the rule itself.
     pub fn path(&self) -> &str {
         match self {
-            Self::UnknownName { path, .. } | Self::PatternMatchesNothing { path, .. } => path,
+            Self::UnknownName { path, .. }
+            | Self::PatternMatchesNothing { path, .. }
+            | Self::SetPatternMatchesNothing { path, .. } => path,
+            Self::UnusedSet { .. } | Self::NoReferences { .. } => "",
             Self::NeverApplies { .. }
             | Self::DeadValues { .. }
             | Self::DeadRule { .. }

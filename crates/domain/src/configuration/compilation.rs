@@ -1,17 +1,18 @@
 //! Compiles a worker configuration to pools and launch configs, and recompiles only what an edit
 //! changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rules::{Attributes, Evaluator};
 
-use super::compiled::{CompiledLaunchConfig, CompiledPool};
+use super::compiled::{CompiledLaunchConfig, CompiledPool, CompiledProvider};
 use super::compiler::Compiler;
 use super::problem::Problems;
-use super::provider_catalog::{CompletedIds, ProviderCatalog};
+use super::provider_catalog::{CompletedIds, ProviderCatalog, WorkerSource};
 use super::{Configuration, WorkerType};
 use crate::id::{LaunchConfigId, PoolId, ProviderId};
+use crate::launch_config::{id_of, without_id};
 
 /// A configuration with all pools that it makes.
 #[derive(Clone, Debug)]
@@ -90,6 +91,39 @@ impl Compilation {
             catalog,
             evaluator,
             pools,
+        })
+    }
+
+    /// The computed ids with given ones that no launch config has.
+    pub fn unused_given_ids(&self) -> BTreeSet<LaunchConfigId> {
+        let mut unused = self.configuration.launch_config_ids.computed();
+        for pool in &self.pools {
+            for (_, config) in pool.launch_configs() {
+                let content = without_id(&config.configuration);
+                if let Ok(computed) = id_of(pool.pool_id(), &content) {
+                    unused.remove(&computed);
+                }
+            }
+        }
+        unused
+    }
+
+    /// A provider of a pool whose places are assumed: neither in the catalog, nor listed with
+    /// `exact`.
+    pub fn provider_with_assumed_places(&self) -> Option<&ProviderId> {
+        self.pools.iter().find_map(|pool| {
+            let values = self.evaluator.evaluate(&pool.worker_type.attributes());
+            let is_exact = |id: &ProviderId| {
+                let options = values.get("providers").and_then(|all| all.get(id.as_str()));
+                options.is_some_and(|options| options["exact"] == true)
+            };
+            let is_assumed = |provider: &&CompiledProvider| {
+                provider.takes == WorkerSource::Launches
+                    && !self.catalog.providers.contains_key(&provider.id)
+                    && !is_exact(&provider.id)
+            };
+            let mut providers = pool.providers.iter();
+            providers.find(is_assumed).map(|provider| &provider.id)
         })
     }
 

@@ -1,6 +1,6 @@
 //! Ids that authors give to launch configs in place of computed ids. Each is for one content.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
@@ -55,6 +55,21 @@ impl GivenIds {
             }
         }
         Self(read)
+    }
+
+    /// The number of launch configs with given ids, equal ones counted once.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether no launch config has a given id.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The computed ids.
+    pub(super) fn computed(&self) -> BTreeSet<LaunchConfigId> {
+        self.0.keys().cloned().collect()
     }
 
     /// The value for a document; `None` without given ids.

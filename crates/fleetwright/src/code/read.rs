@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use super::definitions::{Definitions, Item, worker_types};
 use super::kind::Kind;
 use super::ownership::Ownership;
+use super::parts;
 use super::validate;
 use crate::failure::Failure;
 use crate::input::{read_document, read_text};
@@ -49,6 +50,7 @@ pub(super) fn read(paths: &[PathBuf], now: Timestamp) -> Result<Definitions, Fai
     let mut seen = BTreeSet::new();
     // A file that is given twice, such as in its folder too, is read once.
     found.retain(|file| seen.insert(file.clone()));
+    let mut documents = Vec::with_capacity(found.len());
     for file in found {
         let is_input = file.as_os_str() == STANDARD_INPUT;
         let name = name_of(&file);
@@ -57,6 +59,14 @@ pub(super) fn read(paths: &[PathBuf], now: Timestamp) -> Result<Definitions, Fai
         } else {
             files::read(&file).map_err(Failure::from)
         };
+        documents.push((name, document));
+    }
+    let read = documents.iter_mut().filter_map(|(name, document)| {
+        let document = document.as_mut().ok()?;
+        Some((name.as_str(), document))
+    });
+    parts::join(read, &mut reader.problems);
+    for (name, document) in documents {
         match document {
             Ok(document) => reader.document(&name, document),
             Err(failure) => {

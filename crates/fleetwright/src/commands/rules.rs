@@ -12,6 +12,7 @@ mod rule;
 mod source;
 mod stored;
 mod stream;
+mod tidy;
 
 use clap::Subcommand;
 
@@ -93,6 +94,11 @@ pub(crate) enum Verb {
     /// Exits with 1 if there are findings. Some depend on the places of providers: from --places,
     /// or from the server. Keys that a cloud does not know are warnings.
     Lint(lint::Arguments),
+    /// Remove ids of launch configs that no longer exist
+    ///
+    /// An edit of a launch config leaves the entry of its old content in launchConfigIds. Comments
+    /// stay. Nothing is removed unless the places of all providers are known.
+    Tidy(tidy::Arguments),
     /// Print the JSON Schema of worker configurations
     Schema,
     /// Print the JSON Schema of the payload of a worker type's tasks
@@ -117,6 +123,7 @@ impl Verb {
             Self::Lint(arguments) => {
                 (!arguments.is_remote()).then(|| lint::run_local(arguments, json))
             }
+            Self::Tidy(arguments) => Some(run_tidy(arguments)),
             Self::Schema => Some(print_schema()),
             Self::List(_)
             | Self::Show { .. }
@@ -152,12 +159,17 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
         Verb::Explain(question) => question.run_remote(session).await,
         Verb::Fmt(arguments) => format::run(&arguments),
         Verb::Lint(arguments) => lint::run_remote(&arguments, session).await,
+        Verb::Tidy(arguments) => run_tidy(&arguments),
         Verb::Schema => print_schema(),
         Verb::PayloadSchema {
             worker_type,
             launch_config,
         } => stored::payload_schema(&worker_type, launch_config.as_deref(), session).await,
     }
+}
+
+fn run_tidy(arguments: &tidy::Arguments) -> Result<(), Failure> {
+    tidy::run(arguments, lint::market_of(arguments.places())?)
 }
 
 fn print_schema() -> Result<(), Failure> {

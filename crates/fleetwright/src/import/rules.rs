@@ -51,14 +51,15 @@ pub(crate) async fn run(arguments: &Arguments, json: bool, verbose: bool) -> Res
     let files = selection
         .configurations(grouping)
         .map_err(|unproven| not_written(&unproven))?;
-    let paths = paths(&arguments.out, &files, arguments.force)?;
-    save(&arguments.out, &paths, &files)?;
+    let outputs = output_files(&arguments.out, &files, arguments.force)?;
+    save(&arguments.out, &outputs)?;
+    let paths: Vec<PathBuf> = outputs.iter().map(|output| output.path.clone()).collect();
     let before: Vec<Value> = selection
         .pool_ids()
         .filter_map(|id| Some(fleet.pools.get(id)?.body()))
         .collect();
     let report = Report {
-        paths: &paths,
+        folder: &arguments.out,
         files: &files,
         selection: &selection,
         size_before: size_before(&before),
@@ -87,29 +88,53 @@ fn not_written(unproven: &Unproven) -> Failure {
     .with_hint("this is a bug in fleetwright: please report it with that pool")
 }
 
-/// The paths of the files; refuses to overwrite existing ones without `force`.
-fn paths(folder: &Path, files: &[ConfigurationFile], force: bool) -> Result<Vec<PathBuf>, Failure> {
-    let paths: Vec<PathBuf> = files
-        .iter()
-        .map(|file| folder.join(format!("{}.yaml", file.id)))
-        .collect();
-    let existing = paths.iter().find(|path| path.exists());
-    match existing {
-        Some(path) if !force => Err(Failure::new(
+/// A file that is written.
+struct OutputFile<'a> {
+    path: PathBuf,
+    text: &'a str,
+}
+
+/// The files; refuses to overwrite existing ones without `force`.
+fn output_files<'a>(
+    folder: &Path,
+    files: &'a [ConfigurationFile],
+    force: bool,
+) -> Result<Vec<OutputFile<'a>>, Failure> {
+    let mut outputs = Vec::new();
+    for file in files {
+        outputs.push(OutputFile {
+            path: folder.join(format!("{}.yaml", file.id)),
+            text: &file.text,
+        });
+        let name = ids_name(files, file);
+        outputs.extend(file.ids.as_ref().map(|text| OutputFile {
+            path: folder.join(name),
+            text,
+        }));
+    }
+    match outputs.iter().find(|output| output.path.exists()) {
+        Some(output) if !force => Err(Failure::new(
             Exit::Conflict,
-            format!("{} already exists", path.display()),
+            format!("{} already exists", output.path.display()),
         )
         .with_hint("use --force to overwrite it, or another folder with --out")),
-        Some(_) | None => Ok(paths),
+        Some(_) | None => Ok(outputs),
     }
 }
 
-fn save(folder: &Path, paths: &[PathBuf], files: &[ConfigurationFile]) -> Result<(), Failure> {
+/// The name of the file with the ids of launch configs.
+fn ids_name(files: &[ConfigurationFile], file: &ConfigurationFile) -> String {
+    match files {
+        [_] => "launch-config-ids.yaml".to_owned(),
+        _ => format!("{}-launch-config-ids.yaml", file.id),
+    }
+}
+
+fn save(folder: &Path, outputs: &[OutputFile<'_>]) -> Result<(), Failure> {
     let name = folder.display();
     std::fs::create_dir_all(folder).with_context(|| format!("cannot create the folder {name}"))?;
-    for (path, file) in paths.iter().zip(files) {
-        std::fs::write(path, &file.text)
-            .with_context(|| format!("cannot write {}", path.display()))?;
+    for OutputFile { path, text } in outputs {
+        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(())
 }
@@ -136,7 +161,7 @@ fn size_before(pools: &[Value]) -> (usize, usize) {
 }
 
 struct Report<'a> {
-    paths: &'a [PathBuf],
+    folder: &'a Path,
     files: &'a [ConfigurationFile],
     selection: &'a PoolSelection,
     size_before: (usize, usize),
@@ -151,7 +176,8 @@ impl Report<'_> {
         if json {
             return output::json(&self.document());
         }
-        for (path, file) in self.paths.iter().zip(self.files) {
+        for file in self.files {
+            let path = self.folder.join(format!("{}.yaml", file.id));
             output::out(&format!(
                 "{}: {}, {}, {}",
                 path.display(),
@@ -159,12 +185,22 @@ impl Report<'_> {
                 counted(file.n_rules, "rule"),
                 size(file.text.len())
             ));
+            if let Some(ids) = &file.ids {
+                let path = self.folder.join(ids_name(self.files, file));
+                output::out(&format!(
+                    "{}: {} of launch configs, {}; `fleetwright rules tidy` removes those that \
+                     edits leave",
+                    path.display(),
+                    counted(file.n_ids, "id"),
+                    size(ids.len())
+                ));
+            }
         }
         let (compact, indented) = self.size_before;
         let after = self.size_after();
         output::out(&format!(
-            "{} with {}, {} as JSON ({} indented), converted to {} in {}: {}. They compile to \
-             the same pools.",
+            "{} with {}, {} as JSON ({} indented), converted to {} in {}: {} without ids of launch \
+             configs. They compile to the same pools.",
             counted(self.selection.n_pools(), "pool"),
             counted(self.selection.n_launch_configs(), "launch config"),
             size(compact),
@@ -201,9 +237,15 @@ impl Report<'_> {
                 .map(|pool| json!({"workerPoolId": pool.id.as_str(), "reason": pool.reason}))
                 .collect()
         };
-        let files = self.paths.iter().zip(self.files).map(|(path, file)| {
+        let files = self.files.iter().map(|file| {
+            let path = self.folder.join(format!("{}.yaml", file.id));
+            let ids = file.ids.as_ref().map(|ids| {
+                let path = self.folder.join(ids_name(self.files, file));
+                json!({"path": path.display().to_string(), "ids": file.n_ids, "bytes": ids.len()})
+            });
             json!({
                 "path": path.display().to_string(),
+                "launchConfigIds": ids,
                 "workerConfigurationId": file.id,
                 "workerTypes": file.n_worker_types,
                 "rules": file.n_rules,

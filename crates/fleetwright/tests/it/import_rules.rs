@@ -325,7 +325,8 @@ fn an_edit_of_a_shared_value_replaces_only_affected_launch_configs() {
     let out = out.to_str().unwrap();
     server.ok(&["import", "rules", "--from", &file, "--out", out]);
     let rules = server.home.read("rules/fleet.yaml");
-    let n_given = rules.matches("own-").count();
+    let ids = server.home.read("rules/launch-config-ids.yaml");
+    let n_given = ids.matches("own-").count();
     assert_eq!(n_given, n_pools * n_zones, "each id is said once");
 
     // The pools are taken over unchanged.
@@ -363,6 +364,11 @@ fn an_edit_of_a_shared_value_replaces_only_affected_launch_configs() {
             _ => assert_eq!(ids, before[&pool], "{pool}"),
         }
     }
+
+    let check = server.home.run(&["rules", "tidy", "--check", out]);
+    assert_eq!(check.code, 7, "{}", check.err);
+    let n_dead = format!("{} of {} ids", n_pools / 2 * n_zones, n_pools * n_zones);
+    assert!(check.out.contains(&n_dead), "{}", check.out);
 
     // And back: the ids hold for what they were given for.
     server.home.write("rules/fleet.yaml", &rules);

@@ -301,13 +301,13 @@ on_sqlite_first!(
         let mut body = extended.clone();
         body["elements"] = json!({"/tags/-": "x", "/tags/[=y]": null});
         body["values"]["regions"] = json!(["${/region}"]);
-        let text = refused(world.put(&at, body.clone()), 400).await;
+        let text = refused(world.post(&at, body.clone()), 400).await;
         assert!(
             text.contains("/regions/0: ${/region} has no value"),
             "{text}"
         );
         body["conditions"]["workerType"]["set"] = json!("optimized");
-        let text = refused(world.put(&at, body.clone()), 400).await;
+        let text = refused(world.post(&at, body.clone()), 400).await;
         assert!(
             text.contains(r#"no set has the name "optimized", did you mean "optimised"?"#),
             "{text}"

@@ -127,12 +127,7 @@ fn format(file: &str) -> Result<Formatted, Failure> {
     };
     let document = files::parse(file, &before, format)?;
     let has_aliases = comments::find(&before, format).has_aliases;
-    let carried = carry::with_comments(&before, format, |blocks| {
-        render(&document, format, blocks).ok()
-    });
-    // Comments must not become values, nor values comments.
-    let is_same = |text: &String| files::parse(file, text, format).is_ok_and(|it| it == document);
-    Ok(match carried.filter(is_same) {
+    Ok(match with_comments(file, &before, &document, format) {
         Some(after) => Formatted {
             before,
             after,
@@ -145,6 +140,21 @@ fn format(file: &str) -> Result<Formatted, Failure> {
             lost: Some("comments"),
         },
     })
+}
+
+/// The document as text, with the comments of a text before it; `None`: they have no place in it.
+pub(super) fn with_comments(
+    file: &str,
+    before: &str,
+    document: &Value,
+    format: Format,
+) -> Option<String> {
+    let carried = carry::with_comments(before, format, |blocks| {
+        render(document, format, blocks).ok()
+    });
+    // Comments must not become values, nor values comments.
+    let is_same = |text: &String| files::parse(file, text, format).is_ok_and(|it| it == *document);
+    carried.filter(is_same)
 }
 
 /// The values as text, with those at these pointers on lines of their own.
@@ -161,7 +171,7 @@ fn render(document: &Value, format: Format, blocks: &BTreeSet<String>) -> Result
     }
 }
 
-fn replace(file: &str, text: &str) -> Result<(), Failure> {
+pub(super) fn replace(file: &str, text: &str) -> Result<(), Failure> {
     let cannot = |error: std::io::Error| Failure::failed(format!("cannot write {file}: {error}"));
     // Replaces the target of a link.
     let path = std::fs::canonicalize(file).map_err(cannot)?;

@@ -70,12 +70,7 @@ impl Arguments {
     }
 
     fn market(&self) -> Result<ProviderCatalog, Failure> {
-        let known = match &self.places {
-            None => BTreeMap::new(),
-            Some(file) => places(&files::read(Path::new(file))?)
-                .map_err(|error| Failure::usage(format!("{file}: {error}")))?,
-        };
-        Ok(market(known))
+        market_of(self.places.as_deref())
     }
 
     /// The places from the file, or else from the server.
@@ -354,6 +349,16 @@ fn market(known: BTreeMap<ProviderId, ProviderEntry>) -> ProviderCatalog {
     }
     market.providers.extend(known);
     market
+}
+
+/// The providers of a file with places, and assumptions about others.
+pub(super) fn market_of(file: Option<&str>) -> Result<ProviderCatalog, Failure> {
+    let known = match file {
+        None => BTreeMap::new(),
+        Some(file) => places(&files::read(Path::new(file))?)
+            .map_err(|error| Failure::usage(format!("{file}: {error}")))?,
+    };
+    Ok(market(known))
 }
 
 /// Whether the places of a provider are known.
