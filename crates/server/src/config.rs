@@ -400,7 +400,8 @@ impl Config {
             }
         }
         self.notify.check()?;
-        self.traces.check()?;
+        let traces = self.traces.problem();
+        traces.map_or(Ok(()), |(key, problem)| wrong(key, problem))?;
         self.tree.check()?;
         self.tree.check_security()?;
         self.images.check()?;

@@ -235,8 +235,6 @@ async fn assemble(
     set_up(&store, &providers).await?;
     let events = open_events(&config, &store, random.slugid()).await?;
     let tls = config.tls.clone().map(TlsAcceptor::new).transpose()?;
-    let body_budget = BodyBudget::new(config.server.body_memory_bytes);
-    let open_calls = OpenCalls::new(config.server.open_calls_per_minute);
     let failed_authentications = OpenCalls::new(config.server.open_calls_per_minute);
     let engine = Engine {
         root_url: config.root_url(),
@@ -269,6 +267,8 @@ async fn assemble(
     Ok(Arc::new(App {
         hosts: Hosts::of(&config),
         refusals: RefusalLog::new(config.log.refusals_per_minute),
+        body_budget: BodyBudget::new(config.server.body_memory_bytes),
+        open_calls: OpenCalls::new(config.server.open_calls_per_minute),
         config,
         builder_keys: Arc::new(engine.keyring.of_builders()),
         engine: Arc::new(engine),
@@ -281,8 +281,6 @@ async fn assemble(
         openid,
         tls: tls.map(Arc::new),
         health: HealthMonitor::default(),
-        body_budget,
-        open_calls,
         failed_authentications,
         pool_replies: PoolReplies::default(),
         fleet_status: Arc::default(),

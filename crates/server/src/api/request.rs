@@ -104,7 +104,8 @@ pub(super) async fn answer_at(
             path: head.uri.path(),
             status,
         };
-        traces.request(&request, parent, app.engine.clock.now(), took);
+        let (now, random) = (app.engine.clock.now(), &app.engine.random);
+        traces.request(&request, parent, now, took, random);
     }
     if app.engine.taskcluster_records {
         log_call(app, &head, endpoint, status, took);

@@ -4,8 +4,6 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use super::ConfigError;
-
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TracesSettings {
@@ -29,19 +27,19 @@ impl Default for TracesSettings {
 }
 
 impl TracesSettings {
-    pub fn check(&self) -> Result<(), ConfigError> {
+    /// The key with an invalid value, and what is wrong.
+    pub fn problem(&self) -> Option<(&'static str, &'static str)> {
         if let Some(endpoint) = &self.endpoint
             && !["http://", "https://"]
                 .iter()
                 .any(|scheme| endpoint.starts_with(scheme))
         {
             let problem = "must be the address of a collector, like http://127.0.0.1:4318";
-            return Err(ConfigError::value("traces.endpoint", problem));
+            return Some(("traces.endpoint", problem));
         }
         if !(0.0..=1.0).contains(&self.requests) {
-            let problem = "must be a share from 0 to 1";
-            return Err(ConfigError::value("traces.requests", problem));
+            return Some(("traces.requests", "must be a share from 0 to 1"));
         }
-        Ok(())
+        None
     }
 }

@@ -14,6 +14,7 @@ use domain::id::WorkerKey;
 use domain::task::EndReason;
 use domain::time::Timestamp;
 use engine::life_spans::{LifeObserver, LifePart, LifeSpan};
+use engine::random::Random;
 use metrics::counter;
 use opentelemetry::trace::{
     SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState,
@@ -24,8 +25,7 @@ use opentelemetry_otlp::{
 };
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanExporter as _, SpanLinks};
-use rand::rngs::StdRng;
-use rand::{RngExt as _, SeedableRng as _};
+use rand::RngExt as _;
 
 use super::SPANS;
 use crate::config::{ConfigError, TracesSettings, one_secret};
@@ -54,8 +54,6 @@ pub struct Traces {
     scope: InstrumentationScope,
     waiting: Mutex<VecDeque<SpanData>>,
     n_dropped: AtomicU64,
-    /// For the ids and the choice of requests.
-    chance: Mutex<StdRng>,
     requests: f64,
 }
 
@@ -96,7 +94,6 @@ impl Traces {
             scope: InstrumentationScope::builder("fleetwright").build(),
             waiting: Mutex::default(),
             n_dropped: AtomicU64::new(0),
-            chance: Mutex::new(StdRng::from_rng(&mut rand::rng())),
             requests: settings.requests,
         }))
     }
@@ -108,13 +105,13 @@ impl Traces {
         parent: Option<&str>,
         now: Timestamp,
         took: Duration,
+        random: &Random,
     ) {
         let parent = parent.and_then(parse_parent);
-        let (is_chosen, trace_id, span_id) = {
-            let mut chance = self.chance.lock().unwrap_or_else(PoisonError::into_inner);
+        let (is_chosen, trace_id, span_id) = random.with(|chance| {
             let ids = (chance.random::<u128>(), chance.random::<u64>());
             (chance.random_bool(self.requests), ids.0, ids.1)
-        };
+        });
         let is_wanted = parent.as_ref().is_some_and(SpanContext::is_sampled);
         if !is_chosen && !is_wanted {
             return;
@@ -263,9 +260,10 @@ impl LifeObserver for Traces {
                 let own_id = span_id_of(&worker, &format!("{task_id}/{run_id}"));
                 attributes.push(KeyValue::new("fleetwright.task", task_id.to_string()));
                 attributes.push(KeyValue::new("fleetwright.run", i64::from(run_id)));
-                let status = match end {
-                    EndReason::Completed => Status::Ok,
-                    other => Status::error(other.as_str()),
+                let status = if end == EndReason::Completed {
+                    Status::Ok
+                } else {
+                    Status::error(end.as_str())
                 };
                 ("run", own_id, root_id, status)
             }
@@ -328,14 +326,25 @@ fn parse_parent(header: &str) -> Option<SpanContext> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
+
     use domain::phases::Phase;
+    use rand::SeedableRng as _;
+    use rand::rngs::StdRng;
     use testing::sizes_around;
+    use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+    use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
 
     fn traces(requests: f64) -> Traces {
+        traces_to("http://127.0.0.1:1", requests)
+    }
+
+    fn traces_to(endpoint: &str, requests: f64) -> Traces {
         let settings = TracesSettings {
-            endpoint: Some("http://127.0.0.1:1".to_owned()),
+            endpoint: Some(endpoint.to_owned()),
             authorization_file: None,
             requests,
         };
@@ -363,7 +372,8 @@ mod tests {
             status: 200,
         };
         let now = Timestamp::from_millis(5_000);
-        traces.request(&request, parent, now, Duration::from_millis(20));
+        let random = Random::new(StdRng::seed_from_u64(7));
+        traces.request(&request, parent, now, Duration::from_millis(20), &random);
     }
 
     #[test]
@@ -427,6 +437,61 @@ mod tests {
             assert_eq!(traces.n_waiting(), count.min(MAX_WAITING));
             let n_dropped = traces.n_dropped.load(Ordering::Relaxed);
             assert_eq!(n_dropped, count.saturating_sub(MAX_WAITING) as u64);
+        }
+    }
+
+    /// A collector that counts messages.
+    async fn collector() -> (String, Arc<AtomicUsize>) {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let count = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&count);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let counted = Arc::clone(&counted);
+                tokio::spawn(take_messages(BufReader::new(stream), counted));
+            }
+        });
+        (url, count)
+    }
+
+    async fn take_messages(mut stream: BufReader<TcpStream>, count: Arc<AtomicUsize>) {
+        let mut length = 0;
+        let mut line = String::new();
+        while stream.read_line(&mut line).await.is_ok_and(|read| read > 0) {
+            let header = line.trim().to_lowercase();
+            if let Some(value) = header.strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap();
+            }
+            if header.is_empty() {
+                let mut body = vec![0; length];
+                stream.read_exact(&mut body).await.unwrap();
+                count.fetch_add(1, Ordering::SeqCst);
+                let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+                stream.write_all(answer).await.unwrap();
+            }
+            line.clear();
+        }
+    }
+
+    async fn sent(n_spans: usize) -> (u64, usize) {
+        let (url, count) = collector().await;
+        let traces = traces_to(&url, 0.0);
+        (0..n_spans).for_each(|_| traces.observe(step()));
+        let n_sent = traces.send().await.unwrap();
+        (n_sent, count.load(Ordering::SeqCst))
+    }
+
+    #[tokio::test]
+    async fn a_message_has_some_spans_and_a_call_sends_some_messages() {
+        for count in sizes_around("server::telemetry::traces::BATCH", BATCH) {
+            let expected = (count as u64, count.div_ceil(BATCH));
+            assert_eq!(sent(count).await, expected);
+        }
+        for messages in sizes_around("server::telemetry::traces::MAX_BATCHES", MAX_BATCHES) {
+            let made = messages.min(MAX_BATCHES);
+            let expected = ((made * BATCH) as u64, made);
+            assert_eq!(sent(messages * BATCH).await, expected);
         }
     }
 
