@@ -9,7 +9,7 @@ const GROUPS: &[(&str, &[&str])] = &[
         "See what happens, and why",
         &[
             "status", "top", "explain", "events", "event", "error", "health", "startup", "wait",
-            "series", "cost",
+            "series", "cost", "mcp",
         ],
     ),
     ("Run tasks", &["task", "logs", "queue"]),

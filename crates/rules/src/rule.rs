@@ -115,7 +115,7 @@ impl Rule {
     }
 
     /// The conditions whose values are in its texts.
-    pub(crate) fn referenced_names(&self) -> impl Iterator<Item = &str> {
+    pub fn referenced_names(&self) -> impl Iterator<Item = &str> {
         self.0.names.iter().map(String::as_str)
     }
 

@@ -197,7 +197,7 @@ async fn unpack_mounts(payload: &Payload, folder: &Path, log: &RunLog) -> Option
     match unpacking.await {
         Ok(Ok(n_entries)) => {
             log.say(&format!(
-                "unpacked {n_entries} files and folders of payload.mounts"
+                "unpacked payload.mounts: files and folders: {n_entries}"
             ));
             None
         }

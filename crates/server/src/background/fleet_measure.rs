@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use domain::demand::Demand;
 use domain::id::PoolId;
-use domain::time::{SECOND_MS, Timestamp};
+use domain::time::Timestamp;
 use engine::measures::seconds;
 use engine::status::PoolStatus;
 use serde_json::Value;
@@ -16,20 +16,20 @@ use super::driver::{ActivationResult, BackgroundTask};
 use super::gauges::{Gauges, Labels};
 use super::measure::{MeasureLimits, number};
 use crate::app::App;
-use crate::fleet_status::Sources;
+use crate::fleet_status::{LastStatus, Sources};
 use crate::telemetry::{
     CAPACITY, CAPACITY_MAXIMUM, COST_PER_HOUR, COST_TODAY, OLDEST_PENDING, POOL_ERRORS, PROBLEMS,
     TASKS, WAITING,
 };
 
-/// A status of this age is new enough.
-const MOST_AGE_MS: i64 = 15 * SECOND_MS;
 /// Costs are counted in millionths of the currency.
 const MILLIONTHS: f64 = 1_000_000.0;
 
 pub struct FleetMeasure {
     app: Arc<App>,
     gauges: Gauges,
+    /// Apart from that of the API, which people ask for after a change.
+    status: Arc<LastStatus>,
 }
 
 /// The tasks of our queues.
@@ -52,8 +52,11 @@ impl BackgroundTask for FleetMeasure {
 
 impl FleetMeasure {
     pub fn new(app: Arc<App>) -> Self {
-        let gauges = Gauges::default();
-        Self { app, gauges }
+        Self {
+            app,
+            gauges: Gauges::default(),
+            status: Arc::default(),
+        }
     }
 
     pub async fn with_limits(&mut self, limits: MeasureLimits) -> ActivationResult {
@@ -63,7 +66,7 @@ impl FleetMeasure {
             engine,
             images: self.app.tree.images(),
         };
-        let status = self.app.fleet_status.read(from, now, MOST_AGE_MS).await?;
+        let status = self.status.read(from, now, 0).await?;
         let queues = self.queues(limits, now).await?;
         let most = limits.pages.saturating_mul(limits.page as usize);
         for pool in status.pools.iter().take(most) {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use clap::Args;
 use domain::configuration::WorkerType;
-use rules::{Attributes, Evaluator, Explanation, RuleSet, did_you_mean};
+use rules::{Attributes, Evaluator, Explanation, Rule, RuleSet, did_you_mean};
 use serde_json::{Map, Value, json};
 
 use super::super::Session;
@@ -219,7 +219,9 @@ fn warnings(presented: &[(String, String)], document: &Value, rules: &RuleSet) -
     let mappings = rules.rules().iter();
     let mappings = mappings.flat_map(|rule| rule.conditions().mappings());
     let names = mappings.flat_map(|mapping| mapping.iter().map(|(name, _)| name));
-    let names: BTreeSet<&str> = names.chain([WORKER_TYPE, PROVIDER]).collect();
+    let referenced = rules.rules().iter().flat_map(Rule::referenced_names);
+    let names = names.chain(referenced).chain([WORKER_TYPE, PROVIDER]);
+    let names: BTreeSet<&str> = names.collect();
     let warnings = presented.iter().filter_map(|(name, value)| {
         if name == WORKER_TYPE {
             return check_worker_type(value, document);
