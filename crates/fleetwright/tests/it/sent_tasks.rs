@@ -38,7 +38,10 @@ fn a_folder_is_sent_and_its_result_is_downloaded() {
     let made: Value = serde_json::from_str(&done.out).unwrap();
     let task = made["status"]["taskId"].as_str().unwrap();
     let log = server.ok(&["task", "log", task]);
-    assert!(log.contains("unpacked 2 files and folders"), "{log}");
+    assert!(
+        log.contains("unpacked payload.mounts: files and folders: 2"),
+        "{log}"
+    );
 
     let listed = server.ok(&["task", "artifacts", task]);
     for name in ["public/result/n", "private/n", "public/logs/live.log"] {
