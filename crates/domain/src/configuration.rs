@@ -36,7 +36,7 @@ pub use self::difference::{
 pub use self::given_ids::{GivenIds, MAX_GIVEN_IDS};
 pub use self::lineup::{CompletedLaunchConfig, Lineup, LineupError};
 pub(crate) use self::problem::below;
-pub use self::problem::{Problem, Problems, rules_behind};
+pub use self::problem::{Problem, Problems, keep_common, rules_behind};
 pub use self::provider_catalog::{
     CompletedIds, Place, ProviderCatalog, ProviderEntry, WorkerSource,
 };

@@ -209,8 +209,9 @@ impl Finding {
             Self::UnknownName { path, .. }
             | Self::PatternMatchesNothing { path, .. }
             | Self::SetPatternMatchesNothing { path, .. } => path,
-            Self::UnusedSet { .. } | Self::NoReferences { .. } => "",
-            Self::NeverApplies { .. }
+            Self::UnusedSet { .. }
+            | Self::NoReferences { .. }
+            | Self::NeverApplies { .. }
             | Self::DeadValues { .. }
             | Self::DeadRule { .. }
             | Self::DeletesNothing { .. }

@@ -87,22 +87,16 @@ fn covers(patterns: &Patterns, narrower: &Patterns) -> bool {
     if patterns.is_negated() || narrower.is_negated() {
         return patterns == narrower;
     }
-    let all = |of: &Patterns| -> Vec<Pattern> {
-        let alternatives = of.as_slice().iter();
-        alternatives
-            .flat_map(Alternative::patterns)
-            .cloned()
-            .collect()
-    };
-    let patterns = all(patterns);
-    all(narrower).iter().all(|narrow| {
+    let mut narrower = narrower.as_slice().iter().flat_map(Alternative::patterns);
+    narrower.all(|narrow| {
         let is_literal = !narrow.as_str().contains(SPECIAL);
         let covers = |pattern: &Pattern| {
             pattern.as_str() == "*"
                 || pattern.as_str() == narrow.as_str()
                 || (is_literal && pattern.matches(narrow.as_str()))
         };
-        patterns.iter().any(covers)
+        let mut patterns = patterns.as_slice().iter().flat_map(Alternative::patterns);
+        patterns.any(covers)
     })
 }
 

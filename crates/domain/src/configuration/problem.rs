@@ -46,18 +46,22 @@ impl Problem {
             && (&self.pointer, &self.message) == (&other.pointer, &other.message)
     }
 
-    /// Counts the same error in another evaluation. The rules that both have in common cause it,
-    /// if there are any.
+    /// Counts the same error in another evaluation.
     fn join(&mut self, other: &Self) {
         self.n_similar += 1;
-        if self.rules.iter().any(|rule| other.rules.contains(rule)) {
-            self.rules.retain(|rule| other.rules.contains(rule));
-        }
+        keep_common(&mut self.rules, &other.rules);
     }
 
     pub(super) fn with_attributes(mut self, attributes: &Attributes) -> Self {
         self.attributes = Some(attributes.clone());
         self
+    }
+}
+
+/// The rules that all evaluations with an error have in common cause it, if there are any.
+pub fn keep_common(rules: &mut Vec<String>, others: &[String]) {
+    if rules.iter().any(|rule| others.contains(rule)) {
+        rules.retain(|rule| others.contains(rule));
     }
 }
 

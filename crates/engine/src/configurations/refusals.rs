@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use domain::configuration::WorkerType;
+use domain::configuration::{Compilation, WorkerType, keep_common, rules_behind};
 use rules::{Attributes, IdList};
 
 /// At most this many different errors are reported.
@@ -32,6 +32,28 @@ pub(super) struct RefusedValue {
     pub(super) message: String,
     /// The rules behind the value.
     pub(super) rules: Vec<String>,
+}
+
+impl PoolRefusal {
+    /// The pool has invalid values at these pointers, by our own rules.
+    pub(super) fn by_server(
+        compilation: &Compilation,
+        worker_type: &WorkerType,
+        attributes: &Attributes,
+        invalid: impl IntoIterator<Item = (String, String)>,
+    ) -> Self {
+        let errors = invalid.into_iter().map(|(pointer, message)| RefusedValue {
+            rules: rules_behind(compilation.evaluator(), attributes, &pointer),
+            attributes: attributes.clone(),
+            pointer,
+            message,
+        });
+        Self {
+            worker_type: worker_type.clone(),
+            by: Refuser::Server,
+            errors: errors.collect(),
+        }
+    }
 }
 
 /// The refusals of all pools.
@@ -87,13 +109,6 @@ impl Refusals {
 
     pub(super) fn is_empty(&self) -> bool {
         self.texts.is_empty() && self.groups.is_empty()
-    }
-}
-
-/// The rules that all evaluations with an error have in common cause it, if there are any.
-fn keep_common(rules: &mut Vec<String>, others: &[String]) {
-    if rules.iter().any(|rule| others.contains(rule)) {
-        rules.retain(|rule| others.contains(rule));
     }
 }
 

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use contract::PayloadSchema;
-use domain::configuration::{Compilation, CompiledPool, rules_behind};
+use domain::configuration::{Compilation, CompiledPool};
 
 use super::ConfigurationError;
 use super::compilation_cache::Purpose;
-use super::refusals::{PoolRefusal, RefusedValue, Refuser};
+use super::refusals::PoolRefusal;
 use super::schema_cache::{SchemaDigest, schema_digest};
 use crate::Engine;
 
@@ -66,17 +66,12 @@ impl<'a> SchemaCheck<'a> {
                 PayloadSchema::compile(&schema).map(drop)
             });
             compiling.await?.map_err(|bad| {
-                let pointer = "/payloadSchema";
-                ConfigurationError::RefusedPool(PoolRefusal {
-                    worker_type: compiled.worker_type.clone(),
-                    by: Refuser::Server,
-                    errors: vec![RefusedValue {
-                        rules: rules_behind(compilation.evaluator(), &attributes, pointer),
-                        attributes,
-                        pointer: pointer.to_owned(),
-                        message: bad.to_string(),
-                    }],
-                })
+                ConfigurationError::RefusedPool(PoolRefusal::by_server(
+                    compilation,
+                    &compiled.worker_type,
+                    &attributes,
+                    [("/payloadSchema".to_owned(), bad.to_string())],
+                ))
             })?;
             self.valid.insert(digest);
         }

@@ -225,18 +225,13 @@ fn check_definition(
         &mut body,
     );
     judged.map_err(|invalid| {
-        let attributes = compiled.worker_type.attributes();
-        let errors = invalid.problems.iter().map(|problem| RefusedValue {
-            attributes: attributes.clone(),
-            pointer: problem.pointer.clone(),
-            message: problem.message.clone(),
-            rules: rules_behind(compilation.evaluator(), &attributes, &problem.pointer),
-        });
-        ConfigurationError::RefusedPool(PoolRefusal {
-            worker_type: compiled.worker_type.clone(),
-            by: Refuser::Server,
-            errors: errors.collect(),
-        })
+        let problems = invalid.problems.into_iter();
+        ConfigurationError::RefusedPool(PoolRefusal::by_server(
+            compilation,
+            &compiled.worker_type,
+            &compiled.worker_type.attributes(),
+            problems.map(|problem| (problem.pointer, problem.message)),
+        ))
     })
 }
 
@@ -252,18 +247,12 @@ fn check_strategy_service(
             BadService::Unknown(why) => why,
             BadService::Settings(bad) => bad.to_string(),
         };
-        let attributes = compiled.worker_type.attributes();
-        let pointer = "/externalStrategy";
-        ConfigurationError::RefusedPool(PoolRefusal {
-            worker_type: compiled.worker_type.clone(),
-            by: Refuser::Server,
-            errors: vec![RefusedValue {
-                rules: rules_behind(compilation.evaluator(), &attributes, pointer),
-                attributes,
-                pointer: pointer.to_owned(),
-                message: why,
-            }],
-        })
+        ConfigurationError::RefusedPool(PoolRefusal::by_server(
+            compilation,
+            &compiled.worker_type,
+            &compiled.worker_type.attributes(),
+            [("/externalStrategy".to_owned(), why)],
+        ))
     })
 }
 

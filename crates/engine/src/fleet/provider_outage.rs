@@ -3,14 +3,13 @@
 //! So it is an error of these pools like others: with an event, in their lists, and in notices to
 //! their owners.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use domain::error_report::ErrorReport;
 use domain::id::{PoolId, ProviderId};
 use domain::pool::Pool;
-use domain::time::{DAY_MS, Timestamp};
+use domain::time::DAY_MS;
 use serde_json::json;
-use store::worker_errors::ErrorFilter;
 
 use super::pool_errors::{ErrorDetails, report_pool_error};
 use crate::Engine;
@@ -19,10 +18,8 @@ use crate::change::Change;
 const KIND: &str = "provider-error";
 /// An outage that goes on is reported again after this time.
 const AGAIN_MS: i64 = DAY_MS;
-/// Errors of a pool among which a report of the outage is looked for.
-const RECENT: u32 = 50;
 
-/// How many pools one call looks at; the next call for an outage is the next day.
+/// How many pools one call looks at; the next call for an outage is an hour later.
 #[derive(Clone, Copy, Debug)]
 pub struct OutageLimits {
     /// Pools of a transaction.
@@ -73,9 +70,10 @@ fn report_page(
     limit: u32,
 ) -> store::Result<(u64, Option<PoolId>)> {
     let pools = store::pools::list(change.tx, after, limit)?;
+    let known = known_in(change, &pools, provider_id)?;
     let mut n_reported = 0;
     for pool in &pools {
-        if needs(pool, provider_id) && !is_known(change, &pool.id, provider_id)? {
+        if needs(pool, provider_id) && !known.contains(&pool.id) {
             let details = ErrorDetails {
                 kind: KIND,
                 title: "Provider out of service",
@@ -98,21 +96,22 @@ fn needs(pool: &Pool, provider_id: &ProviderId) -> bool {
     pool.provider_ids().any(|id| id == provider_id)
 }
 
-fn is_known(
+/// The pools that have a recent report of the outage.
+fn known_in(
     change: &mut Change<'_, '_>,
-    pool_id: &PoolId,
+    pools: &[Pool],
     provider_id: &ProviderId,
-) -> store::Result<bool> {
-    let filter = ErrorFilter::default();
-    let recent = store::worker_errors::list(change.tx, pool_id, &filter, None, RECENT)?;
-    let now = change.now;
-    Ok(recent
-        .iter()
-        .any(|report| is_about(report, provider_id, now)))
-}
-
-fn is_about(report: &ErrorReport, provider_id: &ProviderId, now: Timestamp) -> bool {
-    report.kind == KIND
-        && report.extra.get("providerId") == Some(&json!(provider_id.as_str()))
-        && now.millis_since(report.reported) < AGAIN_MS
+) -> store::Result<BTreeSet<PoolId>> {
+    let (Some(first), Some(last)) = (pools.first(), pools.last()) else {
+        return Ok(BTreeSet::new());
+    };
+    let after = change.now.plus_millis(-AGAIN_MS);
+    let (first, last) = (&first.id, &last.id);
+    let reports =
+        store::worker_errors::without_reporter_between(change.tx, first, last, after, KIND)?;
+    let provider_id = json!(provider_id.as_str());
+    let about_it = reports
+        .into_iter()
+        .filter(|report| report.extra.get("providerId") == Some(&provider_id));
+    Ok(about_it.map(|report| report.pool_id).collect())
 }

@@ -167,11 +167,11 @@ mod tests {
         resolve(&flags, &variable, &file)
             .map(|settings| {
                 let Some(settings) = settings else {
-                    return ("none".to_owned(), "nobody".to_owned());
+                    return ("none".to_owned(), "no caller".to_owned());
                 };
                 let client = settings
                     .credentials
-                    .map_or("nobody".to_owned(), |c| c.client_id);
+                    .map_or("no caller".to_owned(), |c| c.client_id);
                 (settings.root_url, client)
             })
             .map_err(|failure| failure.message)
@@ -233,7 +233,7 @@ mod tests {
     fn missing_credentials_are_anonymous_and_incomplete_ones_an_error() {
         assert_eq!(
             chosen(("https://a.example.com", "anybody"), &[]),
-            pair("https://a.example.com", "nobody")
+            pair("https://a.example.com", "no caller")
         );
         assert_eq!(
             chosen(("", ""), &[("TASKCLUSTER_CLIENT_ID", "x")]),
@@ -245,7 +245,7 @@ mod tests {
     fn a_profile_without_a_server_is_about_the_one_at_the_top() {
         assert_eq!(
             chosen(("", "anybody"), &[]),
-            pair("https://file.example.com", "nobody")
+            pair("https://file.example.com", "no caller")
         );
     }
 

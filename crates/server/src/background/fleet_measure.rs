@@ -33,7 +33,6 @@ pub struct FleetMeasure {
 }
 
 /// The tasks of our queues.
-#[derive(Default)]
 struct Queues {
     demands: BTreeMap<PoolId, Demand>,
     oldest: BTreeMap<PoolId, Timestamp>,
@@ -99,28 +98,14 @@ impl FleetMeasure {
             return Ok(None);
         }
         let read = engine.store.survey("measure_fleet", move |tx| {
-            let mut queues = Queues::default();
-            let mut after = None::<PoolId>;
-            for _ in 0..limits.pages {
-                let page = store::demand::all(tx, after.as_ref(), limits.page, now)?;
-                let is_full = page.len() == limits.page as usize;
-                after = page.last().map(|(id, _)| id.clone());
-                queues.demands.extend(page);
-                if !is_full {
-                    break;
-                }
-            }
-            let mut after = None::<PoolId>;
-            for _ in 0..limits.pages {
-                let page = store::demand::oldest_pending(tx, after.as_ref(), limits.page, now)?;
-                let is_full = page.len() == limits.page as usize;
-                after = page.last().map(|(id, _)| id.clone());
-                queues.oldest.extend(page);
-                if !is_full {
-                    break;
-                }
-            }
-            Ok::<_, StoreError>(queues)
+            Ok::<_, StoreError>(Queues {
+                demands: pages(limits, |after| {
+                    store::demand::all(tx, after, limits.page, now)
+                })?,
+                oldest: pages(limits, |after| {
+                    store::demand::oldest_pending(tx, after, limits.page, now)
+                })?,
+            })
         });
         Ok(Some(read.await?))
     }
@@ -165,6 +150,24 @@ impl FleetMeasure {
             self.gauges.set(WAITING, labels, signed(levels.waiting));
         }
     }
+}
+
+/// Reads page after page, each behind the last pool of the one before.
+fn pages<T>(
+    limits: MeasureLimits,
+    mut read: impl FnMut(Option<&PoolId>) -> Result<Vec<(PoolId, T)>, StoreError>,
+) -> Result<BTreeMap<PoolId, T>, StoreError> {
+    let (mut all, mut after) = (BTreeMap::new(), None::<PoolId>);
+    for _ in 0..limits.pages {
+        let page = read(after.as_ref())?;
+        let is_full = page.len() == limits.page as usize;
+        after = page.last().map(|(id, _)| id.clone());
+        all.extend(page);
+        if !is_full {
+            break;
+        }
+    }
+    Ok(all)
 }
 
 fn of_pool(id: &PoolId) -> Labels {

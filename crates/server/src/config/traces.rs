@@ -43,3 +43,31 @@ impl TracesSettings {
         None
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn problems_name_the_key() {
+        let problem = |endpoint: Option<&str>, requests: f64| {
+            let settings = TracesSettings {
+                endpoint: endpoint.map(str::to_owned),
+                authorization_file: None,
+                requests,
+            };
+            settings.problem().map(|(key, _)| key)
+        };
+        for fits in [None, Some("http://a:1"), Some("https://a")] {
+            for share in [0.0, 0.5, 1.0] {
+                assert_eq!(problem(fits, share), None);
+            }
+        }
+        for wrong in ["", "a:4318", "grpc://a", "httpx://a"] {
+            assert_eq!(problem(Some(wrong), 1.0), Some("traces.endpoint"));
+        }
+        for wrong in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
+            assert_eq!(problem(None, wrong), Some("traces.requests"));
+        }
+    }
+}

@@ -38,6 +38,8 @@ pub(crate) const MAX_WAITING: usize = 20_000;
 pub(crate) const BATCH: usize = 500;
 /// Messages of one activation; the next one goes on.
 pub(crate) const MAX_BATCHES: usize = 20;
+/// Bytes of a path that a span keeps.
+const MAX_PATH: usize = 200;
 const SEND_LIMIT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
@@ -125,9 +127,10 @@ impl Traces {
         span.span_kind = SpanKind::Server;
         span.name = Cow::Owned(request.name.to_owned());
         (span.start_time, span.end_time) = (until - took, until);
+        let path = &request.path[..request.path.floor_char_boundary(MAX_PATH)];
         span.attributes = vec![
             KeyValue::new("http.request.method", request.method.to_owned()),
-            KeyValue::new("url.path", request.path.to_owned()),
+            KeyValue::new("url.path", path.to_owned()),
             KeyValue::new("http.response.status_code", status),
         ];
         if request.status >= 500 {
@@ -193,9 +196,7 @@ impl Traces {
                 return Err(problem.to_string());
             }
             n_sent += batch.len() as u64;
-        }
-        if n_sent > 0 {
-            counter!(SPANS, "outcome" => "sent").increment(n_sent);
+            counter!(SPANS, "outcome" => "sent").increment(batch.len() as u64);
         }
         Ok(n_sent)
     }
@@ -364,13 +365,17 @@ mod tests {
         }
     }
 
-    fn ask(traces: &Traces, parent: Option<&str>) {
-        let request = TracedRequest {
+    fn ping() -> TracedRequest<'static> {
+        TracedRequest {
             name: "queue.ping",
             method: "GET",
             path: "/api/queue/v1/ping",
             status: 200,
-        };
+        }
+    }
+
+    fn ask(traces: &Traces, parent: Option<&str>) {
+        let request = ping();
         let now = Timestamp::from_millis(5_000);
         let random = Random::new(StdRng::seed_from_u64(7));
         traces.request(&request, parent, now, Duration::from_millis(20), &random);
@@ -409,6 +414,35 @@ mod tests {
         let all = traces(1.0);
         (0..3).for_each(|_| ask(&all, None));
         assert_eq!(all.n_waiting(), 3);
+    }
+
+    #[test]
+    fn a_span_keeps_the_start_of_a_long_path() {
+        let traces = traces(1.0);
+        for length in sizes_around("server::telemetry::traces::MAX_PATH", MAX_PATH) {
+            let kept = length.min(MAX_PATH) as u64;
+            for (text, bytes) in [("a", kept), ("é", kept - kept % 2)] {
+                let path = text.repeat(length / text.len());
+                let path = path.as_str();
+                let request = TracedRequest { path, ..ping() };
+                let random = Random::new(StdRng::seed_from_u64(7));
+                traces.request(
+                    &request,
+                    None,
+                    Timestamp::from_millis(0),
+                    Duration::ZERO,
+                    &random,
+                );
+                let span = traces.waiting().pop_front().unwrap();
+                let known = span
+                    .attributes
+                    .into_iter()
+                    .find(|known| known.key.as_str() == "url.path");
+                let shown = known.unwrap().value.to_string();
+                assert_eq!(shown.len() as u64, bytes.min(path.len() as u64));
+                assert!(path.starts_with(&shown));
+            }
+        }
     }
 
     #[test]

@@ -81,6 +81,11 @@ statements! { TABLE;
         "SELECT {columns} FROM worker_errors \
          WHERE worker_pool_id = $1 AND reporter = $2 AND reported >= $3 AND kind = $4 \
          ORDER BY reported DESC LIMIT 1";
+    // Workers may report errors of any kind. As above, few are recent.
+    WITHOUT_REPORTER_BETWEEN "error_without_reporter_between" =
+        "SELECT {columns} FROM worker_errors \
+         WHERE worker_pool_id || '' >= $1 AND worker_pool_id || '' <= $2 AND reported > $3 \
+         AND kind = $4 AND COALESCE(reporter, '') = '' LIMIT $5";
     UPDATE "error_update" = "UPDATE worker_errors SET {changes} WHERE {key}";
     // Few errors are recent: adding '' keeps the database from the index on pools.
     NEWEST_BETWEEN "error_newest_between" = newest!(
@@ -174,6 +179,21 @@ pub fn newest_of_reporter(
     kind: &str,
 ) -> Result<Option<ErrorReport>> {
     tx.row(&NEWEST_OF_REPORTER, (pool_id, reporter, since, kind))
+}
+
+/// The errors of this kind after this moment that no worker reported, of all pools from the first
+/// to the last.
+pub fn without_reporter_between(
+    tx: &mut Tx<'_>,
+    first: &PoolId,
+    last: &PoolId,
+    after: Timestamp,
+    kind: &str,
+) -> Result<Vec<ErrorReport>> {
+    tx.rows(
+        &WITHOUT_REPORTER_BETWEEN,
+        (first, last, after, kind, ALL_ROWS),
+    )
 }
 
 /// Writes the mutable columns.

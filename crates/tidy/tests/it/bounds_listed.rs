@@ -12,10 +12,6 @@ pub(crate) const EXCUSED: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "Behind this many other errors, an outage is reported once more, and notices count it.",
-        &["engine::fleet::provider_outage::RECENT"],
-    ),
-    (
         "The size of a page or a picture: the API has the limits, and their tests.",
         &[
             "page::actions::fleet::MAX_PAGES",
