@@ -35,8 +35,8 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::failure::{Exit, Failure, listed};
-use crate::output;
 use crate::session::Session;
+use crate::{machine, output};
 use change::{Action, Change, Plan};
 use document::Document;
 use execute::{Outcome, WriteOptions};
@@ -222,8 +222,10 @@ pub(crate) async fn apply(arguments: Applying, session: &Session) -> Result<(), 
 }
 
 async fn make(files: &[PathBuf], choices: &Choices, session: &Session) -> Result<Plan, Failure> {
-    let mut definitions = read::read(files, session.now)?;
-    for (id, place) in definitions.without_ended(session.now) {
+    // Not that of the session: an MCP server may run for days.
+    let now = machine::now();
+    let mut definitions = read::read(files, now)?;
+    for (id, place) in definitions.without_ended(now) {
         output::note(&format!(
             "{place}: override {id} has ended and is ignored: it can be removed"
         ));

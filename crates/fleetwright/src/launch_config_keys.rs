@@ -105,7 +105,7 @@ pub(crate) fn of_rules(
 
 /// The warnings about the launch configs of a pool.
 pub(crate) fn of_pool(provider: &str, config: &Value, kinds: &ProviderKinds) -> Vec<String> {
-    let mut found: Vec<(String, usize)> = Vec::new();
+    let mut found: Vec<(String, usize, usize)> = Vec::new();
     let listed = config["launchConfigs"].as_array().into_iter().flatten();
     for (position, launch_config) in listed.enumerate() {
         let Some(fields) = launch_config.as_object() else {
@@ -124,15 +124,18 @@ pub(crate) fn of_pool(provider: &str, config: &Value, kinds: &ProviderKinds) -> 
             .flat_map(|(vendor, keys)| keys.iter().map(|key| (*vendor, key)))
         {
             let text = text(&key.pointer, key, vendor);
-            match found.iter_mut().find(|(known, _)| known.ends_with(&text)) {
-                Some((_, n_more)) => *n_more += 1,
-                None => found.push((format!("/launchConfigs/{position}{text}"), 0)),
+            match found.iter_mut().find(|(known, ..)| *known == text) {
+                Some((.., n_more)) => *n_more += 1,
+                None => found.push((text, position, 0)),
             }
         }
     }
-    let texts = found.into_iter().map(|(text, n_more)| match n_more {
-        0 => text,
-        more => format!("{text} (and in {more} more launch configs)"),
+    let texts = found.into_iter().map(|(text, position, n_more)| {
+        let first = format!("/launchConfigs/{position}{text}");
+        match n_more {
+            0 => first,
+            more => format!("{first} (and in {more} more launch configs)"),
+        }
     });
     limited(texts.collect())
 }

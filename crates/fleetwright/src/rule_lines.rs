@@ -40,14 +40,19 @@ impl RuleLines {
         };
         let list = format!("{pointer}{below}");
         let rules = listed.into_iter().flatten().enumerate();
+        let lines = Lines::of(text, format);
         let rules = rules.filter_map(|(position, rule)| {
             let id = rule["ruleId"].as_str()?.to_owned();
-            Some((id, format!("{list}/{position}")))
+            let at = format!("{list}/{position}");
+            // Those of other files with parts of it stand behind.
+            lines.get(&at)?;
+            Some((id, at))
         });
+        let rules: BTreeMap<_, _> = rules.collect();
         Self {
             file: file.to_owned(),
-            lines: Lines::of(text, format),
-            rules: rules.collect(),
+            lines,
+            rules,
             list,
         }
     }
@@ -148,6 +153,17 @@ mod tests {
         // The nearest value around a missing one.
         assert_eq!(lines().value("b", "/x/y").unwrap(), "f.yaml:8");
         assert_eq!(place("c", ""), "");
+    }
+
+    #[test]
+    fn rules_of_other_files_have_no_line_here() {
+        let mut document = files::parse("f", TEXT, Format::Yaml).unwrap();
+        let of = &mut document["workerConfigurations"][0];
+        let part = serde_json::json!({"ruleId": "c", "values": {}});
+        of["rules"].as_array_mut().unwrap().push(part);
+        let lines = RuleLines::of("f.yaml", TEXT, Format::Yaml, "/workerConfigurations/0", of);
+        assert!(lines.place("b", "").is_some());
+        assert_eq!(lines.place("c", ""), None);
     }
 
     #[test]

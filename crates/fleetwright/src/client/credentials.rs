@@ -68,7 +68,13 @@ pub(crate) fn resolve(
     };
     let Some(root_url) = root_url else {
         return match credentials {
-            None => Ok(None),
+            None => match name {
+                None => Ok(None),
+                Some(name) => Err(
+                    Failure::usage(format!("the profile {name:?} has no server"))
+                        .with_hint("set root_url of the profile, or --root-url"),
+                ),
+            },
             Some(_) => Err(
                 Failure::usage("credentials are set, but no server").with_hint(
                     "set --root-url, TASKCLUSTER_ROOT_URL or root_url in the settings file",
@@ -247,6 +253,16 @@ mod tests {
             chosen(("", "anybody"), &[]),
             pair("https://file.example.com", "no caller")
         );
+    }
+
+    #[test]
+    fn a_named_profile_does_not_fall_back_to_the_server_of_this_machine() {
+        let variable = |name: &str| (name == "FLEETWRIGHT_PROFILE").then(|| "prod".to_owned());
+        let file = ConfigFile::parse("[profiles.prod]\n").unwrap();
+        let flags = Flags::default();
+        let failure = resolve(&flags, &variable, &file).unwrap_err();
+        assert_eq!(failure.message, "the profile \"prod\" has no server");
+        assert!(resolve(&flags, &|_| None, &file).unwrap().is_none());
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! Sends calls, with retries.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use access::slugid;
@@ -86,13 +85,8 @@ impl Client {
 
     /// Whether the server is one of this machine, by its address.
     pub(crate) fn is_on_this_machine(&self) -> bool {
-        let url = self.root_url().parse::<Url>().ok();
-        let host = url.as_ref().and_then(Url::host_str).unwrap_or_default();
-        let host = host.trim_matches(['[', ']']);
-        host == "localhost"
-            || host
-                .parse::<IpAddr>()
-                .is_ok_and(|address| address.is_loopback())
+        let url = self.root_url().parse::<Url>();
+        url.is_ok_and(|url| api_client::is_loopback(&url))
     }
 
     pub(crate) fn credentials(&self) -> Option<&Credentials> {

@@ -136,22 +136,24 @@ const MAX_COMPARED: usize = 100;
 
 /// A difference that several launch configs of a pool have, once.
 fn launch_config_lines(differing: Vec<ValueChange>, style: Style) -> Vec<String> {
-    let mut lines: Vec<(String, usize)> = Vec::new();
+    let mut shown: Vec<(Vec<String>, usize)> = Vec::new();
     for mut change in differences_of_similar(differing) {
         let below = change.pointer.strip_prefix(LISTED);
         if let Some((_, rest)) = below.and_then(|below| below.split_once('/')) {
             change.pointer = format!("{LISTED}*/{rest}");
         }
-        for line in values::lines(&[change], style) {
-            match lines.iter_mut().find(|(known, _)| *known == line) {
-                Some((_, times)) => *times += 1,
-                None => lines.push((line, 1)),
-            }
+        // A changed text has several lines.
+        let lines = values::lines(&[change], style);
+        match shown.iter_mut().find(|(known, _)| *known == lines) {
+            Some((_, times)) => *times += 1,
+            None => shown.push((lines, 1)),
         }
     }
-    let lines = lines.into_iter().map(|(line, times)| match times {
-        1 => line,
-        times => format!("{line} ({times} times)"),
+    let lines = shown.into_iter().flat_map(|(mut lines, times)| {
+        if let Some(first) = lines.first_mut().filter(|_| times > 1) {
+            first.push_str(&format!(" ({times} times)"));
+        }
+        lines
     });
     lines.collect()
 }

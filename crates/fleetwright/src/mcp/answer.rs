@@ -43,11 +43,14 @@ fn content(text: &str, is_error: bool) -> Value {
 fn cut_lists(value: &mut Value) {
     match value {
         Value::Array(items) => {
-            let more = items.len().saturating_sub(MAX_ITEMS);
+            // How many there are is not known: a list is read up to the first one more.
+            let has_more = items.len() > MAX_ITEMS;
             items.truncate(MAX_ITEMS);
             items.iter_mut().for_each(cut_lists);
-            if more > 0 {
-                items.push(json!(format!("… and {more} more")));
+            if has_more {
+                items.push(json!(format!(
+                    "… and more: these are the first {MAX_ITEMS}"
+                )));
             }
         }
         Value::Object(fields) => fields.values_mut().for_each(cut_lists),

@@ -5,9 +5,9 @@ use std::path::{Component, Path, PathBuf};
 use serde_json::{Map, Value};
 
 use super::tool::{self, Argument, Given};
-use crate::code;
 use crate::failure::Failure;
 use crate::session::Session;
+use crate::{code, machine};
 
 pub(super) const NAME: &str = "plan";
 
@@ -49,7 +49,7 @@ impl FilePlan {
         arguments: &Map<String, Value>,
         session: &Session,
     ) -> Result<String, Failure> {
-        let given = Given::check(arguments, ARGUMENTS, session.now)?;
+        let given = Given::check(arguments, ARGUMENTS, machine::now())?;
         let path = self.path(given.get("path").unwrap_or_default())?;
         let pools: Vec<String> = given
             .get("workerPoolId")

@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 use super::answer::MAX_ITEMS;
 use crate::client::Call;
 use crate::failure::Failure;
-use crate::output;
 use crate::session::Session;
+use crate::{machine, output};
 
 /// A tool that sends one request.
 pub(super) struct Tool {
@@ -135,7 +135,7 @@ impl Tool {
         arguments: &Map<String, Value>,
         session: &Session,
     ) -> Result<Value, Failure> {
-        let given = Given::check(arguments, self.arguments, session.now)?;
+        let given = Given::check(arguments, self.arguments, machine::now())?;
         (self.request)(&given)?.send(session).await
     }
 }

@@ -91,6 +91,15 @@ fn a_file_defines_a_task_and_flags_take_precedence() {
     let definition: Value = serde_json::from_str(&definition).unwrap();
     assert_eq!(definition["metadata"]["name"], "of the file");
     assert_eq!(definition["priority"], "high");
+    for (payload, field) in [("env: [x]", "env"), ("artifacts: 3", "artifacts")] {
+        let text = format!("taskQueueId: {LOCAL}\npayload:\n  command: ['true']\n  {payload}\n");
+        let odd = server.home.write("no-flag.yaml", &text);
+        let flags = ["--env", "A=1", "--artifact", "public/x=x"];
+        let refused = server.run(&[&["task", "create", "--file", &odd][..], &flags].concat());
+        assert_eq!(refused.code, 2, "{}", refused.err);
+        let wanted = format!("payload.{field} of --file is not a ");
+        assert!(refused.err.contains(&wanted), "{}", refused.err);
+    }
     let unknown = server.home.write("odd.yaml", "comand: [x]\n");
     let refused = server.run(&["task", "create", "--file", &unknown]);
     assert_eq!(refused.code, 2, "{}", refused.err);
@@ -113,6 +122,8 @@ fn several_tasks_are_one_group_and_are_waited_for_together() {
     let quiet = server.ok(&[&create[..], &["--quiet", "--", "true"]].concat());
     assert_eq!(quiet.lines().count(), 3, "{quiet}");
     assert!(quiet.lines().all(|line| line.len() == 22), "{quiet}");
+    let waited = server.ok(&[&create[..], &["--quiet", "--wait", "--", "true"]].concat());
+    assert_eq!(waited.lines().count(), 3, "{waited}");
     let said = server.ok(&[&create[..], &["--", "true"]].concat());
     assert!(
         said.starts_with("created 3 tasks in local/default, group "),

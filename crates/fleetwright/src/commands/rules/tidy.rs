@@ -9,6 +9,7 @@ use domain::configuration::{Compilation, Configuration, ProviderCatalog};
 use files::Format;
 use serde_json::Value;
 
+use super::stored::IN_REPLIES;
 use super::{comments, format};
 use crate::code::{join_parts, part_of};
 use crate::failure::{Exit, Failure};
@@ -16,8 +17,6 @@ use crate::output;
 
 const IDS: &str = "launchConfigIds";
 const ID: &str = "workerConfigurationId";
-/// Fields of replies that a saved configuration may have.
-const IN_REPLIES: [&str; 3] = ["version", "created", "lastModified"];
 
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
@@ -68,6 +67,11 @@ pub(super) fn run(arguments: &Arguments, market: ProviderCatalog) -> Result<(), 
     }
     let mut n_dead = 0;
     for (name, content) in &joined {
+        if content.get("workerConfigurations").is_some() {
+            return Err(Failure::usage(format!(
+                "{name}: put each worker configuration into a file of its own to tidy it"
+            )));
+        }
         if content.get(IDS).is_none() || content.get("rules").is_none() {
             continue;
         }

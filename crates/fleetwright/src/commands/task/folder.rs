@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tar::{Builder, EntryType, Header};
 
 use crate::failure::Failure;
-use crate::output::Progress;
+use crate::output::{self, Progress};
 
 /// The largest archive whose task fits into a request, as base64.
 const MAX_PACKED_BYTES: u64 = 7 << 20;
@@ -55,15 +55,22 @@ pub(super) fn pack(folder: &Path) -> Result<Packed, Failure> {
             folder.display()
         )));
     }
-    let paths = match of_git(folder) {
+    let paths = match of_git(folder)? {
         Some(paths) => paths,
         None => of_folder(folder)?,
     };
-    pack_files(folder, &paths, MAX_PACKED_BYTES)
+    let packed = pack_files(folder, &paths, MAX_PACKED_BYTES)?;
+    if packed.n_files == 0 {
+        return Err(
+            Failure::usage(format!("--dir {}: no file to send", folder.display()))
+                .with_hint("it is empty, or git ignores all of it"),
+        );
+    }
+    Ok(packed)
 }
 
 /// The files that git knows; `None` outside of a repository, or without git.
-fn of_git(folder: &Path) -> Option<Vec<PathBuf>> {
+fn of_git(folder: &Path) -> Result<Option<Vec<PathBuf>>, Failure> {
     let mut git = Command::new("git");
     git.arg("-C").arg(folder);
     git.args([
@@ -73,13 +80,21 @@ fn of_git(folder: &Path) -> Option<Vec<PathBuf>> {
         "--others",
         "--exclude-standard",
     ]);
-    let output = git
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .output()
-        .ok()?;
+    let Ok(output) = git.stdin(Stdio::null()).output() else {
+        return Ok(None);
+    };
     if !output.status.success() {
-        return None;
+        let is_within = |folder: PathBuf| folder.ancestors().any(|it| it.join(GIT).exists());
+        if !fs::canonicalize(folder).is_ok_and(is_within) {
+            return Ok(None);
+        }
+        // Files that git ignores may be secret: they are not sent because git fails.
+        let why = String::from_utf8_lossy(&output.stderr);
+        let why = output::printable(why.trim());
+        return Err(Failure::failed(format!(
+            "--dir {}: git cannot list the files of its repository: {why}",
+            folder.display()
+        )));
     }
     let names = output.stdout.split(|byte| *byte == 0);
     let names = names.filter(|name| !name.is_empty());
@@ -87,7 +102,10 @@ fn of_git(folder: &Path) -> Option<Vec<PathBuf>> {
         use std::os::unix::ffi::OsStrExt as _;
         PathBuf::from(std::ffi::OsStr::from_bytes(name))
     });
-    Some(paths.collect())
+    let mut paths: Vec<_> = paths.collect();
+    // During a merge, a file is listed once for each side.
+    paths.dedup();
+    Ok(Some(paths))
 }
 
 /// All files below a folder.
@@ -117,11 +135,15 @@ fn of_folder(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
 struct Counted {
     bytes: Vec<u8>,
     count: Rc<Cell<u64>>,
+    most: u64,
 }
 
 impl Write for Counted {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.count.set(self.count.get() + bytes.len() as u64);
+        if self.count.get() > self.most {
+            return Err(io::Error::other("it is too large"));
+        }
         self.bytes.write(bytes)
     }
 
@@ -135,6 +157,7 @@ fn pack_files(folder: &Path, paths: &[PathBuf], most: u64) -> Result<Packed, Fai
     let written = Counted {
         bytes: Vec::new(),
         count: Rc::clone(&count),
+        most,
     };
     let mut archive = Builder::new(GzEncoder::new(written, Compression::best()));
     let mut progress = Progress::start();
@@ -161,7 +184,7 @@ fn pack_files(folder: &Path, paths: &[PathBuf], most: u64) -> Result<Packed, Fai
         let added = if found.is_symlink() {
             add_link(&mut archive, path, &at)
         } else if found.is_file() {
-            // Refused before it is read: it is not likely to shrink to a hundredth.
+            // Refused before it is read: it does not shrink to a thousandth.
             if found.len() / 1_000 > most {
                 return Err(too_large());
             }
@@ -170,17 +193,17 @@ fn pack_files(folder: &Path, paths: &[PathBuf], most: u64) -> Result<Packed, Fai
             // A repository within this one, a socket.
             continue;
         };
-        added.with_context(|| format!("cannot pack {}", at.display()))?;
-        n_files += 1;
         if count.get() > most {
             return Err(too_large());
         }
+        added.with_context(|| format!("cannot pack {}", at.display()))?;
+        n_files += 1;
     }
     let finished = archive.into_inner().and_then(GzEncoder::finish);
-    let bytes = finished.context("cannot pack the folder")?.bytes;
-    if bytes.len() as u64 > most {
+    if count.get() > most {
         return Err(too_large());
     }
+    let bytes = finished.context("cannot pack the folder")?.bytes;
     Ok(Packed { bytes, n_files })
 }
 
@@ -192,10 +215,14 @@ fn add_file(archive: &mut Archive, path: &Path, at: &Path, found: &fs::Metadata)
     let is_program = found.permissions().mode() & 0o111 != 0;
     header.set_mode(if is_program { 0o755 } else { 0o644 });
     header.set_mtime(modified_seconds(found));
-    // A file that grows meanwhile is cut, and shrinking is an error.
     header.set_size(found.len());
-    let file = io::Read::take(File::open(at)?, found.len());
-    archive.append_data(&mut header, path, file)
+    // A file that grows meanwhile is cut; one that shrinks would damage the archive.
+    let mut file = io::Read::take(File::open(at)?, found.len());
+    archive.append_data(&mut header, path, &mut file)?;
+    match file.limit() {
+        0 => Ok(()),
+        _ => Err(io::Error::other("it became shorter while it was read")),
+    }
 }
 
 fn add_link(archive: &mut Archive, path: &Path, at: &Path) -> io::Result<()> {
@@ -281,6 +308,24 @@ mod tests {
             }
         }
         assert_eq!(text, "changed");
+    }
+
+    #[test]
+    fn a_folder_without_files_to_send_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), ".gitignore", "ignored\n");
+        write(folder.path(), "ignored/x", "x");
+        git(folder.path(), &["init", "--quiet"]);
+        let Err(failure) = pack(&folder.path().join("ignored")) else {
+            panic!("git ignores all of it");
+        };
+        assert!(failure.message.ends_with("no file to send"), "{failure:?}");
+        // Not: all files of the folder.
+        write(folder.path(), ".git/HEAD", "damaged");
+        let Err(failure) = pack(folder.path()) else {
+            panic!("git fails");
+        };
+        assert!(failure.message.contains("git cannot list"), "{failure:?}");
     }
 
     #[test]

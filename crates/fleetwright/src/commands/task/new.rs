@@ -147,7 +147,11 @@ pub(super) async fn create(task: NewTask, session: &Session) -> Result<(), Failu
     // Ctrl-C is handled from here on.
     tokio::task::yield_now().await;
     if !session.json {
-        output::note(&created.text(&pool));
+        if task.quiet {
+            output::out(&created.ids.join("\n"));
+        } else {
+            output::note(&created.text(&pool));
+        }
     }
     tokio::select! {
         ended = wait(&task, &created, session) => ended,
@@ -193,7 +197,7 @@ async fn send(
                      let .gitignore exclude more, or raise queue.max_task_bytes of the server"
                 ))
             }
-            Some(_) | None => failure,
+            Some(_) | None => created.before(failure, &definition["taskGroupId"]),
         })?;
         created.ids.push(id);
     }
@@ -280,6 +284,17 @@ async fn wait_for_all(created: &Created, session: &Session) -> Result<(), Failur
 }
 
 impl Created {
+    /// The failure of the next task, with what exists already.
+    fn before(&self, mut failure: Failure, group: &Value) -> Failure {
+        if !self.ids.is_empty() {
+            let tasks = output::counted(self.ids.len(), "task");
+            let group = group.as_str().unwrap_or_default();
+            let more = format!("; {tasks} were created before, in group {group}");
+            failure.message.push_str(&more);
+        }
+        failure
+    }
+
     fn text(&self, pool: &str) -> String {
         match self.ids.as_slice() {
             [id] => format!("created task {id} in {pool}"),
@@ -488,12 +503,13 @@ impl NewTask {
             payload.insert("command".to_owned(), json!(self.command));
         }
         if !self.env.is_empty() {
-            let env = payload.entry("env").or_insert_with(|| json!({}));
-            for (name, value) in &self.env {
-                if let Some(env) = env.as_object_mut() {
-                    env.insert(name.clone(), json!(value));
-                }
-            }
+            let env = entry(&mut payload, "env", json!({})).as_object_mut();
+            let env = env.ok_or_else(|| no_flag("env", "mapping"))?;
+            env.extend(
+                self.env
+                    .iter()
+                    .map(|(name, value)| (name.clone(), json!(value))),
+            );
         }
         let artifacts = self.artifact.iter().map(|(name, path)| {
             let kind = if path.ends_with('/') {
@@ -503,12 +519,9 @@ impl NewTask {
             };
             json!({"name": name, "path": path.trim_end_matches('/'), "type": kind})
         });
-        append(&mut payload, "artifacts", artifacts.collect());
-        append(
-            &mut payload,
-            "mounts",
-            packed.map(Packed::mount).into_iter().collect(),
-        );
+        append(&mut payload, "artifacts", artifacts.collect())?;
+        let mounts = packed.map(Packed::mount).into_iter();
+        append(&mut payload, "mounts", mounts.collect())?;
         if let Some(text) = &self.max_run_time {
             let error = "--max-run-time: expected a duration of at least 1 s, such as 90s or 2h";
             let end = output::parse_moment(text, now).map_err(|_| Failure::usage(error))?;
@@ -531,14 +544,27 @@ impl NewTask {
 }
 
 /// Adds items to a list of the payload.
-fn append(payload: &mut Map<String, Value>, name: &str, items: Vec<Value>) {
-    if items.is_empty() {
-        return;
+fn append(payload: &mut Map<String, Value>, name: &str, items: Vec<Value>) -> Result<(), Failure> {
+    if !items.is_empty() {
+        let list = entry(payload, name, json!([])).as_array_mut();
+        list.ok_or_else(|| no_flag(name, "list"))?.extend(items);
     }
-    let list = payload.entry(name).or_insert_with(|| json!([]));
-    if let Some(list) = list.as_array_mut() {
-        list.extend(items);
+    Ok(())
+}
+
+/// A field of the payload that a flag adds to; `null` is no value.
+fn entry<'a>(payload: &'a mut Map<String, Value>, name: &str, empty: Value) -> &'a mut Value {
+    let entry = payload.entry(name).or_insert(Value::Null);
+    if entry.is_null() {
+        *entry = empty;
     }
+    entry
+}
+
+fn no_flag(name: &str, kind: &str) -> Failure {
+    Failure::usage(format!(
+        "payload.{name} of --file is not a {kind}, so no flag can add to it"
+    ))
 }
 
 fn artifact(text: &str) -> Result<(String, String), String> {
