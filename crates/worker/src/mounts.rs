@@ -20,9 +20,7 @@ const MAX_UNPACKED_BYTES: u64 = 1 << 30;
 const MAX_ENTRIES: usize = 100_000;
 /// The headers of an entry, with a long name: they are read into memory.
 const HEADERS_BYTES: u64 = 64 << 10;
-/// A header or the padding behind a file.
-const BLOCK: u64 = 512;
-/// What follows the last entry.
+/// Bytes behind the last entry.
 const REST_BYTES: u64 = 1 << 20;
 
 /// A packed folder.
@@ -124,7 +122,7 @@ impl Mount {
                     limits.entries, limits.bytes
                 )));
             }
-            left.set(size + BLOCK);
+            left.set(size);
             let kind = entry.header().entry_type();
             if kind.is_dir() {
                 // It may be read-only: it gets its mode when all files are there.
@@ -139,7 +137,7 @@ impl Mount {
                 )));
             }
             // Also what nobody read of this entry.
-            left.set(size + BLOCK + HEADERS_BYTES);
+            left.set(size + HEADERS_BYTES);
         }
         // Inner ones first: outer ones may be read-only.
         folders.sort_by(|one, other| other.path_bytes().cmp(&one.path_bytes()));

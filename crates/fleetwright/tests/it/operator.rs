@@ -54,25 +54,31 @@ fn an_ill_fleet_fails_a_check_only() {
     let text = "[providers.racks]\nkind = \"exec\"\ncommand = [\"/bin/sh\", \"-c\", \"exit 3\"]\n";
     let file = home.write("c.toml", text);
     let server = Server::start_in(home, &["--config", &file]);
-    let pool = [
-        "pool",
+    wait_for("the provider", || {
+        let shown = server.ok(&["status"]);
+        shown
+            .contains("racks     exec    out of service")
+            .then_some(())
+    });
+    let task = [
+        "task",
         "create",
+        "--pool",
         "demo/racks",
-        "--provider",
-        "racks",
         "--force",
+        "--",
+        "true",
     ];
-    let _refused_without_its_provider = server.run(&pool[..5]);
-    let shown = server.run(&["status"]);
-    assert_eq!(shown.code, 0, "{}", shown.err);
-    assert!(
-        shown.out.contains("racks     exec    out of service"),
-        "{}",
-        shown.out
-    );
+    server.ok(&task);
+    // A status may be a second old.
+    wait_for("the waiting task", || {
+        let shown = server.ok(&["status"]);
+        let is_ill = shown.contains("1 tasks wait in demo/racks, and no worker pool");
+        is_ill.then_some(())
+    });
     let checked = server.run(&["status", "--check"]);
-    let is_ill = checked.out.contains(" ill");
-    assert_eq!(checked.code, i32::from(is_ill), "{}", checked.out);
+    assert_eq!(checked.code, 1, "{}", checked.out);
+    assert!(checked.out.contains(" ill"), "{}", checked.out);
 }
 
 #[test]

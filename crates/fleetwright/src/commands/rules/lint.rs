@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use super::super::{Session, provider};
 use super::source::{self, Source};
 use super::stored;
+use crate::code::IN_REPLIES;
 use crate::failure::Failure;
 use crate::launch_config_keys::{ProviderKinds, of_rules};
 use crate::misspelt::{misspelt_conditions, own_conditions};
@@ -196,7 +197,7 @@ impl Report {
     ) {
         let mut document = document.clone();
         if let Some(fields) = document.as_object_mut() {
-            fields.retain(|key, _| !stored::IN_REPLIES.contains(&key.as_str()));
+            fields.retain(|key, _| !IN_REPLIES.contains(&key.as_str()));
         }
         let configuration = match Configuration::parse(&document) {
             Ok(configuration) => configuration,

@@ -103,8 +103,6 @@ const FIELDS: [&str; 7] = [
     "version",
 ];
 const READ_ONLY: [&str; 2] = ["created", "lastModified"];
-/// Fields of replies that are not part of the document.
-pub(super) const IN_REPLIES: [&str; 3] = ["version", "created", "lastModified"];
 
 const LIST: &[Column] = &[
     Column::text("CONFIGURATION", "workerConfigurationId"),

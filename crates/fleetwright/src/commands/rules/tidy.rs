@@ -9,9 +9,8 @@ use domain::configuration::{Compilation, Configuration, ProviderCatalog};
 use files::Format;
 use serde_json::Value;
 
-use super::stored::IN_REPLIES;
 use super::{comments, format};
-use crate::code::{join_parts, part_of};
+use crate::code::{IN_REPLIES, join_parts, part_of};
 use crate::failure::{Exit, Failure};
 use crate::output;
 

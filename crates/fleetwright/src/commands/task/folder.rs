@@ -216,7 +216,7 @@ fn add_file(archive: &mut Archive, path: &Path, at: &Path, found: &fs::Metadata)
     header.set_mode(if is_program { 0o755 } else { 0o644 });
     header.set_mtime(modified_seconds(found));
     header.set_size(found.len());
-    // A file that grows meanwhile is cut; one that shrinks would damage the archive.
+    // A file that grows meanwhile is cut. If it shrinks, the archive would be damaged.
     let mut file = io::Read::take(File::open(at)?, found.len());
     archive.append_data(&mut header, path, &mut file)?;
     match file.limit() {
