@@ -23,11 +23,25 @@ const BLOCKS: &[(&str, &str, Way)] = &[
         Way::Run(first_task),
     ),
     (
-        "README.md",
+        "docs/tutorial.md",
+        "fleetwright up",
+        Way::Skip("is run by the test that follows the tutorial"),
+    ),
+    (
+        "docs/no-worker.md",
+        "fleetwright explain task",
+        Way::Skip("the test that follows the page runs them on tasks that wait"),
+    ),
+    (
+        "docs/first-image.md",
+        "cargo run --release",
+        Way::Skip("builds a release"),
+    ),
+    (
+        "docs/first-image.md",
         "alias fleetwright",
         Way::Skip("needs half a minute, and more workers than `up` has by default"),
     ),
-    ("README.md", "./check", Way::Skip("is what runs this test")),
     (
         "docs/images.md",
         "fleetwright image create",

@@ -1,5 +1,5 @@
-//! The beginning of README's image walk, word for word: as the user of the tests, and as a user
-//! without rights.
+//! The beginning of the page about a first image, word for word: as the user of the tests, and as
+//! a user without rights.
 
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
@@ -25,8 +25,8 @@ fn repository() -> PathBuf {
 
 /// The words of each command of the walk, up to the first task.
 fn commands() -> Vec<Vec<String>> {
-    let readme = std::fs::read_to_string(repository().join("README.md")).unwrap();
-    let (_, walk) = readme
+    let page = std::fs::read_to_string(repository().join("docs/first-image.md")).unwrap();
+    let (_, walk) = page
         .split_once("alias fleetwright=target/release/fleetwright\n")
         .unwrap();
     let words = |line: &str| {
@@ -96,13 +96,13 @@ fn assert_that_a_task_cannot_read_them(server: &Server) {
 }
 
 #[test]
-fn the_image_walk_of_the_readme_works() {
+fn the_page_about_a_first_image_works() {
     let program = Path::new(env!("CARGO_BIN_EXE_fleetwright"));
     assert_is_date(&walk(&start(Home::new(), &[], program)));
 }
 
 #[test]
-fn the_image_walk_of_the_readme_works_without_rights() {
+fn the_page_about_a_first_image_works_without_rights() {
     let is_root = std::fs::metadata("/proc/self").is_ok_and(|it| {
         use std::os::unix::fs::MetadataExt as _;
         it.uid() == 0
