@@ -13,6 +13,7 @@ mod dependencies;
 mod designs;
 mod doors;
 mod imports;
+mod links;
 mod places;
 mod repository;
 mod rings;

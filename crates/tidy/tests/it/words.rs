@@ -130,7 +130,7 @@ fn texts() -> Vec<(String, Text)> {
     texts
 }
 
-fn markdown_files() -> Vec<String> {
+pub(crate) fn markdown_files() -> Vec<String> {
     let mut files = Vec::new();
     for name in [
         "README.md",
