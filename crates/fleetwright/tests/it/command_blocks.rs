@@ -17,7 +17,8 @@ pub(crate) struct Block {
     pub(crate) text: String,
 }
 
-fn files() -> Vec<PathBuf> {
+/// The documents whose commands are run.
+pub(crate) fn files() -> Vec<PathBuf> {
     let root = root();
     let mut files = vec![root.join("README.md"), root.join("CONTRIBUTING.md")];
     for folder in ["docs", "docs/providers"] {

@@ -1,11 +1,20 @@
 //! Follows the pages of the documentation that show output.
 
+use crate::command_blocks::{files, root};
 use crate::queue_calls::wait_for;
 use crate::sessions::Reader;
 use crate::world::{Home, Server};
 
 /// The address of `up`, as pages show it.
 const ADDRESS: &str = "http://127.0.0.1:8080";
+
+/// The pages that show output, each followed by a test here or in `documented_waits`.
+const FOLLOWED: [&str; 4] = [
+    "README.md",
+    "docs/from-nodepool.md",
+    "docs/no-worker.md",
+    "docs/tutorial.md",
+];
 
 /// A server in the data folder that commands look for.
 fn start(home: Home, more: &[&str]) -> Server {
@@ -16,9 +25,22 @@ fn start(home: Home, more: &[&str]) -> Server {
 
 /// The text of a file that the reader of a page writes.
 fn file_of(page: &str, name: &str) -> String {
-    let text = std::fs::read_to_string(crate::command_blocks::root().join(page)).unwrap();
+    let text = std::fs::read_to_string(root().join(page)).unwrap();
     let (_, rest) = text.split_once(&format!(" file={name}\n")).unwrap();
     rest.split_once("```").unwrap().0.to_owned()
+}
+
+#[test]
+fn each_page_that_shows_output_is_followed() {
+    let mut showing = Vec::new();
+    for path in files() {
+        let text = std::fs::read_to_string(&path).unwrap();
+        if text.contains("```console\n") {
+            let name = path.strip_prefix(root()).unwrap();
+            showing.push(name.to_str().unwrap().to_owned());
+        }
+    }
+    assert_eq!(showing, FOLLOWED);
 }
 
 #[test]
