@@ -48,6 +48,12 @@ impl Refusal {
     pub fn message(&self) -> Option<String> {
         message_of(&self.body)
     }
+
+    /// The next step, as the server says.
+    pub fn advice(&self) -> Option<String> {
+        let reply: Value = serde_json::from_slice(&self.body).ok()?;
+        reply["advice"].as_str().map(str::to_owned)
+    }
 }
 
 impl std::fmt::Display for Refusal {

@@ -28,7 +28,7 @@ pub enum BadProviders {
     List(String),
     #[error("config.providers[{index}] must be a provider id, not {found}")]
     Id { index: usize, found: String },
-    #[error("config.providers names {0} twice")]
+    #[error("config.providers names {0} twice: name it once")]
     Twice(ProviderId),
     #[error("config.providers must contain {0}, the providerId of the pool")]
     WithoutFirst(ProviderId),
@@ -40,7 +40,9 @@ pub enum BadProviders {
         launch_config: String,
         found: String,
     },
-    #[error("{launch_config} has the id {id} of {other}, which is of another provider")]
+    #[error(
+        "{launch_config} has the id {id} of {other}, which is of another provider: choose another id"
+    )]
     SameId {
         launch_config: String,
         id: LaunchConfigId,
@@ -244,9 +246,12 @@ mod tests {
             ),
             (
                 json!(["one", "two", "two"]),
-                "config.providers names two twice",
+                "config.providers names two twice: name it once",
             ),
-            (json!(["one", "one"]), "config.providers names one twice"),
+            (
+                json!(["one", "one"]),
+                "config.providers names one twice: name it once",
+            ),
             (
                 json!(["two"]),
                 "config.providers must contain one, the providerId of the pool",
@@ -338,7 +343,7 @@ mod tests {
         ]));
         assert_eq!(
             clash.unwrap_err(),
-            "launchConfigs[1] (x) has the id x of launchConfigs[0] (x), which is of another provider"
+            "launchConfigs[1] (x) has the id x of launchConfigs[0] (x), which is of another provider: choose another id"
         );
     }
 }

@@ -16,8 +16,7 @@ pub const MAX_CACHES: u32 = 1_000;
 #[derive(Debug, thiserror::Error)]
 pub enum CachePurgeError {
     #[error(
-        "{MAX_CACHES} caches of worker pool {0} have a purge request; each expires a day after it \
-         was made"
+        "{MAX_CACHES} caches of worker pool {0} have a purge request; each expires a day after it was made. Try again later"
     )]
     TooMany(PoolId),
     #[error(transparent)]

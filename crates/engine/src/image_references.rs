@@ -25,8 +25,7 @@ pub enum ReferenceError {
     #[error("Image {0} does not exist: create it first, or correct the name")]
     NoImage(ImageName),
     #[error(
-        "A launch config that refers to an image cannot have an id of its own ({0}): its content \
-         changes with each build, and an id stands for one content"
+        "A launch config that refers to an image cannot have an id of its own ({0}), because its content changes with each build: leave `launchConfigId` out"
     )]
     OwnId(String),
     #[error(transparent)]

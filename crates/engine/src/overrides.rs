@@ -22,7 +22,7 @@ pub enum OverrideError {
     NotFound,
     #[error("{0}")]
     NoTarget(String),
-    #[error("Launch config {0} is archived: nothing is launched from it")]
+    #[error("Launch config {0} is archived: nothing is launched from it, so it needs no override")]
     Archived(LaunchConfigId),
     #[error("Override {0} has another target: remove it first, or choose another name")]
     OtherTarget(OverrideId),

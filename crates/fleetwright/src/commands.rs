@@ -56,5 +56,6 @@ pub(crate) mod up;
 pub(crate) mod version;
 pub(crate) mod wait;
 pub(crate) mod worker;
+mod worker_name;
 
 use crate::session::{Confirmed, Consent, Limit, Session};

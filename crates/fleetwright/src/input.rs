@@ -42,7 +42,7 @@ pub(crate) fn read_text(path: &str) -> Result<String, Failure> {
     match read {
         Err(error) => Err(files::unreadable(Path::new(name_of(path)), &error).into()),
         Ok(size) if size as u64 > MAX_BYTES => Err(Failure::usage(format!(
-            "{} has more than {MAX_BYTES} bytes",
+            "{} may have at most {MAX_BYTES} bytes",
             name_of(path)
         ))),
         Ok(_) => Ok(text),

@@ -1,5 +1,6 @@
 //! The HTTP API: one table of endpoints, and the steps of every request.
 
+mod advice;
 mod artifact_origin;
 pub mod auth;
 pub mod body;

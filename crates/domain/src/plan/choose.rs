@@ -60,8 +60,11 @@ pub(super) fn choose(
     let is_short = offers.budget.wanted > 0.0;
     if is_short {
         let missing = units(offers.budget.wanted);
+        let noun = if missing == "1" { "unit" } else { "units" };
         let why = shortage(snapshot, &offers.budget);
-        offers.notes.add(format!("short by {missing}: {why}"));
+        offers
+            .notes
+            .add(format!("still missing {missing} {noun}: {why}"));
     }
     let again_at = offers.resting_until.filter(|_| is_short);
     let mut awards = offers.awards();

@@ -138,13 +138,21 @@ pub(super) fn note(snapshot: &Snapshot, load: &Load, change: f64, notes: &mut No
         let does = if amount == 1.0 { one } else { several };
         line.push_str(&format!("{separator} {amount}{noun} {does}"));
     }
+    line.push_str(&bounds((min, max), settings.scaling_ratio));
+    notes.add(line);
+}
+
+fn bounds((min, max): (u64, u64), scaling_ratio: f64) -> String {
     let minimum = match min {
         0 => String::new(),
         min => format!("minimum {min}, "),
     };
-    let ratio = settings.scaling_ratio;
-    line.push_str(&format!("; {minimum}maximum {max}, scaling ratio {ratio}"));
-    notes.add(line);
+    // With 1, each waiting task counts fully, as readers expect.
+    let ratio = match (scaling_ratio - 1.0).abs() > f64::EPSILON {
+        true => format!(", scaling ratio {scaling_ratio}"),
+        false => String::new(),
+    };
+    format!("; {minimum}maximum {max}{ratio}")
 }
 
 /// The units of machines that are needed.

@@ -13,7 +13,7 @@ const MAX_NAMED: usize = 20;
 /// At most this many launch configs with different units are described.
 const MAX_DESCRIBED: usize = 20;
 /// Beginnings of the reasons that explain how many units a plan launches.
-const ABOUT_UNITS: [&str; 3] = ["capped", "short by ", "the provider"];
+const ABOUT_UNITS: [&str; 3] = ["capped", "still missing ", "the provider"];
 
 /// The actions of a strategy in one decision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

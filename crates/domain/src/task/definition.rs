@@ -76,7 +76,9 @@ pub struct TaskDocument {
 pub enum BadDefinition {
     #[error("name the task queue: either `taskQueueId`, or both `provisionerId` and `workerType`")]
     NoQueue,
-    #[error("`taskQueueId` is {given}, but `provisionerId` and `workerType` make {joined}")]
+    #[error(
+        "`taskQueueId` is {given}, but `provisionerId` and `workerType` make {joined}: give one of the two"
+    )]
     QueuesDisagree { given: String, joined: String },
     #[error(transparent)]
     Id(#[from] BadId),

@@ -27,18 +27,18 @@ pub enum InvalidTask {
     Definition(#[from] BadDefinition),
     #[error("`dependencies` may name at most {limit} tasks, and names {count}")]
     Dependencies { limit: usize, count: usize },
-    #[error("`created` is {created}, which is more than 15 minutes from now ({now})")]
+    #[error("`created` {created} must be within 15 minutes of now ({now})")]
     Created { created: Timestamp, now: Timestamp },
-    #[error("`deadline` {deadline} is before `created` {created}")]
+    #[error("`deadline` {deadline} must not be before `created` {created}")]
     DeadlineBeforeCreated {
         deadline: Timestamp,
         created: Timestamp,
     },
-    #[error("`deadline` {deadline} is in the past (now: {now})")]
+    #[error("`deadline` {deadline} must be in the future (now: {now})")]
     DeadlinePast { deadline: Timestamp, now: Timestamp },
-    #[error("`deadline` {deadline} is more than {days} days in the future")]
+    #[error("`deadline` {deadline} must be within {days} days")]
     DeadlineFar { deadline: Timestamp, days: u32 },
-    #[error("`expires` {expires} is before `deadline` {deadline}")]
+    #[error("`expires` {expires} must not be before `deadline` {deadline}")]
     ExpiresBeforeDeadline {
         expires: Timestamp,
         deadline: Timestamp,
@@ -187,11 +187,11 @@ mod tests {
             (-CLOCK_SKEW_MS, hour, hour, None),
             (CLOCK_SKEW_MS, hour, hour, None),
             (0, latest, latest, None),
-            (-CLOCK_SKEW_MS - 1, hour, hour, Some("`created` is ")),
-            (CLOCK_SKEW_MS + 1, hour, hour, Some("`created` is ")),
+            (-CLOCK_SKEW_MS - 1, hour, hour, Some("within 15 minutes")),
+            (CLOCK_SKEW_MS + 1, hour, hour, Some("within 15 minutes")),
             (2, 1, hour, Some("before `created`")),
-            (-2, -1, hour, Some("is in the past")),
-            (0, latest + 1, 2 * latest, Some("more than 5 days")),
+            (-2, -1, hour, Some("must be in the future")),
+            (0, latest + 1, 2 * latest, Some("must be within 5 days")),
             (0, hour, hour - 1, Some("before `deadline`")),
             (0, hour, last - 1, None),
             (0, hour, last, None),

@@ -43,14 +43,16 @@ pub enum ExceptionReason {
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransitionError {
-    #[error("Task {task_id} was to be resolved by {deadline}, which has passed")]
+    #[error(
+        "Task {task_id} was to be resolved by {deadline}, which has passed: create another task"
+    )]
     PastDeadline {
         task_id: TaskId,
         deadline: Timestamp,
     },
     #[error("Task {task_id} has no run {run_id}")]
     NoSuchRun { task_id: TaskId, run_id: u32 },
-    #[error("Run {run_id} of task {task_id} is {}, which does not allow this", state.as_str())]
+    #[error("Run {run_id} of task {task_id} is {}, which does not allow this: see `fleetwright task status`", state.as_str())]
     WrongState {
         task_id: TaskId,
         run_id: u32,

@@ -216,7 +216,11 @@ fn when_all_offerings_are_shut_off_the_plan_says_when_it_goes_on() {
         plan.awards.is_empty() && (40_000..70_000).contains(&again),
         "{again}"
     );
-    assert!(reasons(&plan).contains("short by 3"), "{}", plan.text());
+    assert!(
+        reasons(&plan).contains("still missing 3 units"),
+        "{}",
+        plan.text()
+    );
 }
 
 #[test]

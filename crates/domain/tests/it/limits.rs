@@ -44,7 +44,7 @@ fn a_machine_too_large_for_the_room_is_not_launched() {
     snapshot.offers[0].capacity_each = 2;
     let plan = decide(&snapshot);
     assert_eq!(launched(&plan), 2, "a second one would make 4 of 3");
-    let short = "short by 1: no launch config can give more now";
+    let short = "still missing 1 unit: no launch config can give more now";
     assert_eq!(plan.reasons[1..], [short, "a: 1 machine"]);
     snapshot.offers[0].capacity_each = 4;
     let plan = decide(&snapshot);
@@ -70,7 +70,7 @@ fn a_provider_gets_no_more_than_it_takes() {
         "{:?}",
         plan.reasons
     );
-    let without = "short by 7: the provider accepts 3 more machines now".to_owned();
+    let without = "still missing 7 units: the provider accepts 3 more machines now".to_owned();
     assert!(plan.reasons.contains(&without));
     snapshot.sources[0].room = Some(0);
     let plan = decide(&snapshot);
@@ -101,7 +101,8 @@ fn the_room_of_one_provider_is_not_that_of_another() {
         snapshot.offers.remove(0);
         let plan = decide(&snapshot);
         assert_eq!(launched(&plan), 2);
-        let short = "short by 38: the provider two accepts 2 more machines now".to_owned();
+        let short =
+            "still missing 38 units: the provider two accepts 2 more machines now".to_owned();
         assert!(plan.reasons.contains(&short), "{}", plan.text());
     }
 }
@@ -116,7 +117,7 @@ fn an_offer_of_a_provider_without_room_is_skipped() {
     insta::assert_snapshot!(decide(&snapshot).text(), @r"
     the pool wants 2 more units, 2 in all
     launch 2 x b from two (1 unit each)
-    because 2 more units are needed: 2 tasks wait; maximum 100, scaling ratio 1
+    because 2 more units are needed: 2 tasks wait; maximum 100
     because cloud a: skipped, the provider cloud accepts no more machines now
     because three c: skipped, the pool has no provider three
     because two b: 2 machines
@@ -141,7 +142,7 @@ fn a_plan_starts_a_bounded_number_of_machines() {
             assert_eq!(launched(&plan), 3 * count.min(limit) as u64);
             let rest = 3 * count.saturating_sub(limit);
             let rest = format!(
-                "short by {rest}: one plan starts at most 1000 machines, the next plan starts more"
+                "still missing {rest} units: one plan starts at most 1000 machines, the next plan starts more"
             );
             let is_told = plan.reasons.contains(&rest);
             assert_eq!(is_told, count > limit, "{:?}", plan.reasons);
@@ -218,7 +219,7 @@ fn a_pool_without_launch_configs_launches_nothing_and_says_so() {
     assert_eq!((launched(&plan), plan.unserved), (0, true));
     assert_eq!(
         plan.reasons[1],
-        "short by 2: no launch config can give more now"
+        "still missing 2 units: no launch config can give more now"
     );
 }
 

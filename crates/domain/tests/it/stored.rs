@@ -191,7 +191,7 @@ fn a_weighted_plan_reads_well() {
     insta::assert_snapshot!(decide(&snapshot).text(), @r"
     the pool wants 8 more units, 13 in all
     launch 8 x a (1 unit each)
-    because 8 more units are needed: 10 tasks wait, 3 run; 3 units run, 2 start; minimum 2, maximum 40, scaling ratio 1
+    because 8 more units are needed: 10 tasks wait, 3 run; 3 units run, 2 start; minimum 2, maximum 40
     because a: 8 machines
     ");
     let mut empty = pool(0, 5);
@@ -200,7 +200,7 @@ fn a_weighted_plan_reads_well() {
     insta::assert_snapshot!(decide(&empty).text(), @r"
     the pool wants no more units: 0 in all are enough
     ask proj/linux/g/w to stop: over capacity
-    because no more units are needed: 0 tasks wait; 1 unit was asked to stop; maximum 5, scaling ratio 1
+    because no more units are needed: 0 tasks wait; 1 unit was asked to stop; maximum 5
     because asked 1 to stop: over capacity, longest idle first; 0 stay running, 0 wanted
     ");
 }

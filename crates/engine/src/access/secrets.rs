@@ -15,7 +15,9 @@ use crate::Engine;
 pub enum SecretError {
     #[error("Secret not found")]
     NotFound,
-    #[error("no key of this server opens secret {0}: {1}")]
+    #[error(
+        "no key of this server opens secret {0}: {1}. Add the old key to keys.file, or put the secret again"
+    )]
     Sealed(String, OpenError),
     #[error(transparent)]
     Store(#[from] StoreError),

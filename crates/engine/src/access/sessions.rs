@@ -36,9 +36,9 @@ pub struct SignIn {
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     /// It was used already, it has expired, or it never existed.
-    #[error("there is no such session")]
+    #[error("there is no such session: sign in again")]
     NotFound,
-    #[error("the credentials of the session cannot be opened: {0}")]
+    #[error("the credentials of the session cannot be opened: {0}. Sign in again")]
     Sealed(#[from] OpenError),
     #[error(transparent)]
     Store(#[from] StoreError),

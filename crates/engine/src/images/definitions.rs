@@ -44,7 +44,9 @@ pub enum ImageError {
     Uploads(Problems),
     #[error("Launch configs of these pools refer to the image: {0}. Change them first.")]
     InUse(String),
-    #[error("There are {MAX_IMAGES} images already, which is the most")]
+    #[error(
+        "There are {MAX_IMAGES} images already, which is the most: delete images that no launch config needs"
+    )]
     TooMany,
     #[error(transparent)]
     Store(#[from] StoreError),

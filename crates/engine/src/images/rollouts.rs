@@ -53,20 +53,23 @@ pub struct PersonalDecision {
 
 #[derive(Debug, thiserror::Error)]
 pub enum RolloutError {
-    #[error("build {build} of {image} has no ready upload: machines cannot start from it")]
+    #[error(
+        "build {build} of {image} has no ready upload: wait until it is uploaded, or choose another build"
+    )]
     NotReady {
         image: ImageName,
         build: BuildNumber,
     },
     #[error(
-        "machines start from build {build} of {image} already: a canary compares another build \
-         with it"
+        "machines start from build {build} of {image} already: choose another build for the canary"
     )]
     InUse {
         image: ImageName,
         build: BuildNumber,
     },
-    #[error("no build of {0} is in use yet: there is nothing to compare a canary with")]
+    #[error(
+        "no build of {0} is in use yet, so there is nothing to compare a canary with: promote a build first"
+    )]
     NothingInUse(ImageName),
     #[error("the share of a canary must be above 0 and below 1, not {0}")]
     Share(f64),

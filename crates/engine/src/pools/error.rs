@@ -32,11 +32,15 @@ pub enum PoolError {
     OutOfService { id: ProviderId, why: String },
     #[error("The provider {id} cannot check the pool now: {why}. Nothing was changed; try again")]
     CannotCheck { id: ProviderId, why: String },
-    #[error("config.providers: there is no provider {0}")]
+    #[error(
+        "config.providers: there is no provider {0}. `fleetwright provider list` shows what exists"
+    )]
     UnknownListedProvider(ProviderId),
     #[error(transparent)]
     Providers(#[from] BadProviders),
-    #[error("config must be an object")]
+    #[error(
+        "config must be an object, such as {{\"minCapacity\": 0, \"maxCapacity\": 4, \"launchConfigs\": []}}"
+    )]
     NotAnObject,
     #[error("A pool has at most {MAX_LAUNCH_CONFIGS} launch configs")]
     TooManyLaunchConfigs,

@@ -152,7 +152,7 @@ fn read_small(path: &Path) -> Result<String, Failure> {
         .len();
     if size > MAX_BYTES {
         return Err(Failure::failed(format!(
-            "cannot read {}: it has more than {MAX_BYTES} bytes",
+            "cannot read {}: it may have at most {MAX_BYTES} bytes",
             path.display()
         )));
     }

@@ -108,8 +108,11 @@ fn credentials_of(
     certificate: Option<String>,
     names: [&str; 2],
 ) -> Result<Option<Credentials>, Failure> {
-    let incomplete =
-        |has: &str, lacks: &str| Failure::usage(format!("{lacks} is not set, but {has} is"));
+    let incomplete = |has: &str, lacks: &str| {
+        Failure::usage(format!(
+            "{lacks} is not set, but {has} is: set both, or none"
+        ))
+    };
     let (client_id, access_token) = match (client_id, access_token) {
         (None, None) => return Ok(None),
         (Some(_), None) => return Err(incomplete(names[0], names[1])),

@@ -2,7 +2,6 @@
 
 use api_client::Refusal;
 use domain::text::one_line;
-use reqwest::StatusCode;
 
 use super::Call;
 use super::owner_hint::with_owner_file;
@@ -14,13 +13,6 @@ pub(crate) fn refused(call: &Call, refusal: &Refusal, signed: bool) -> Failure {
     let (exit, hint) = match status.as_u16() {
         300..=399 | 404 | 405 | 501 if message.is_none() => {
             (Exit::Failed, Some(NOT_OUR_SERVER.to_owned()))
-        }
-        400 | 404 if is_about_provider(text) => {
-            let exit = match status {
-                StatusCode::NOT_FOUND => Exit::NotFound,
-                _ => Exit::Failed,
-            };
-            (exit, Some(list_hint("fleetwright provider list")))
         }
         400 if text.contains("data/owner ") => (Exit::Failed, Some(OWNER.to_owned())),
         401 | 403 if !signed => (Exit::NotAllowed, Some(with_owner_file(NO_CREDENTIALS))),
@@ -35,7 +27,6 @@ pub(crate) fn refused(call: &Call, refusal: &Refusal, signed: bool) -> Failure {
             )),
         ),
         404 => (Exit::NotFound, call.list_command.as_deref().map(list_hint)),
-        409 if text == "Worker already exists" => (Exit::Conflict, Some(TAKEN_NAME.to_owned())),
         409 => {
             // Commands that list other items are hints for a 404.
             let shown = call.list_command.as_ref();
@@ -50,7 +41,11 @@ pub(crate) fn refused(call: &Call, refusal: &Refusal, signed: bool) -> Failure {
         None => format!("the server answered {status}"),
     });
     let mut failure = Failure::new(exit, format!("could not {}: {message}", call.purpose));
-    failure.hint = hint;
+    // The server knows more of the case. It writes sentences.
+    let advice = refusal
+        .advice()
+        .map(|advice| one_line(&advice, MAX_PLAIN_CHARS));
+    failure.hint = advice.or(hint);
     failure
 }
 
@@ -84,16 +79,9 @@ const CONFLICT: &str = "show the current state with the `show` command of the sa
 pub(crate) const NOT_OUR_SERVER: &str =
     "this is not a Fleetwright or Taskcluster server: check the root URL";
 const OWNER: &str = "the owner must be an e-mail address";
-const TAKEN_NAME: &str = "`fleetwright worker show` shows the worker with this name; the name of a \
-    removed worker can be reused after the worker expires";
 
 fn list_hint(command: &str) -> String {
     format!("`{command}` lists what exists")
-}
-
-fn is_about_provider(message: &str) -> bool {
-    message == "Invalid Provider"
-        || message.starts_with("Provider ") && message.ends_with(" does not exist")
 }
 
 /// The server's message without the parts for programs.
@@ -142,6 +130,8 @@ fn schema_violations(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use reqwest::StatusCode;
+
     use super::*;
     use crate::client::{AUTH, Call};
 
@@ -237,15 +227,15 @@ mod tests {
     #[test]
     fn some_errors_have_specific_hints() {
         for (status, message, part) in [
-            (400, "Invalid Provider", "provider list"),
-            (404, "Provider x does not exist", "provider list"),
             (400, "* data/owner must match format", "e-mail address"),
-            (409, "Worker already exists", "after the worker expires"),
+            (409, "changed meanwhile", "current state"),
         ] {
             let body = serde_json::json!({ "message": message }).to_string();
             let hint = failure(status, &body, true).hint.unwrap();
             assert!(hint.contains(part), "{message}: {hint}");
         }
+        let advised = r#"{"message": "Role not found", "advice": "Look\u001b elsewhere"}"#;
+        assert_eq!(failure(404, advised, true).hint.unwrap(), "Look elsewhere");
         let call = Call::get(AUTH, &["scopes", "current"]);
         let hint = refused(&call, &refusal(403, ""), true).hint.unwrap();
         assert!(!hint.contains("scope current"), "{hint}");

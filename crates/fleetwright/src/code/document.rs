@@ -79,7 +79,7 @@ impl Document {
             .map_err(|error| Failure::usage(format!("{name} is not a plan: {error}")))?;
         if document.root_url != root_url {
             return Err(Failure::usage(format!(
-                "{name} is a plan for {}, but the server is {root_url}",
+                "{name} is a plan for {}, but the server is {root_url}: plan again",
                 document.root_url
             )));
         }

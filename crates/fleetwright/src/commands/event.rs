@@ -171,7 +171,7 @@ async fn read(
         received.extend_from_slice(&chunk);
         if received.len() > MAX_MESSAGE_BYTES {
             return Err(Failure::failed(
-                "could not listen to events: a message is too large",
+                "could not listen to events: a message has more bytes than any event. Update this program",
             ));
         }
         while let Some(end) = received.windows(2).position(|pair| pair == b"\n\n") {

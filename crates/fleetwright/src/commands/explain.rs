@@ -12,12 +12,11 @@ use serde_json::Value;
 use self::shadow::shadow_text;
 use self::task::task_text;
 use self::watch::Watch;
+use super::worker_name::{self, LIST_COMMAND};
 use super::{Session, name};
 use crate::client::{Call, FLEETWRIGHT, WORKER_MANAGER};
 use crate::failure::{Exit, Failure};
 use crate::output::{self, Kind};
-
-const LIST_COMMAND: &str = "fleetwright worker list POOL";
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
@@ -32,13 +31,13 @@ pub(crate) enum Verb {
         watch: Watch,
     },
     /// Explain why a worker was launched, what happened to it, and why it ended
-    #[command(override_usage = "fleetwright explain worker [OPTIONS] <POOL> [GROUP] <WORKER>")]
+    #[command(
+        override_usage = "fleetwright explain worker [OPTIONS] <POOL/GROUP/WORKER>\n       \
+                                fleetwright explain worker [OPTIONS] <POOL> [GROUP] <WORKER>"
+    )]
     Worker {
-        /// Pool id, such as demo/linux
-        #[arg(value_name = "POOL", value_parser = name::pool)]
-        pool: String,
-        /// Worker id, after its worker group if several groups have this id
-        #[arg(value_name = "WORKER", value_parser = name::worker, required = true, num_args = 1..=2)]
+        /// Worker: POOL/GROUP/WORKER, or pool and worker id, with the group if several have this id
+        #[arg(value_name = "WORKER", required = true, num_args = 1..=3)]
         worker: Vec<String>,
         #[command(flatten)]
         watch: Watch,
@@ -100,15 +99,17 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
         Verb::Task { task, .. } => Call::get(FLEETWRIGHT, &["explain", "task", task])
             .to(format!("explain task {task}"))
             .list_command(name::TASK_LIST),
-        Verb::Worker { pool, worker, .. } => {
-            let (group, id) = match worker.as_slice() {
-                [group, id] => (group.clone(), id),
-                [id] => (group_of(pool, id, session).await?, id),
-                _ => return Err(Failure::usage("expected one worker")),
+        Verb::Worker { worker, .. } => {
+            let name = match worker.as_slice() {
+                [pool, id] => {
+                    let pool = name::pool(pool).map_err(Failure::usage)?;
+                    let id = name::worker(id).map_err(Failure::usage)?;
+                    let group = group_of(&pool, &id, session).await?;
+                    worker_name::Name { pool, group, id }
+                }
+                _ => worker_name::Name::of(worker)?,
             };
-            Call::get(FLEETWRIGHT, &["explain", "worker", pool, &group, id])
-                .to(format!("explain worker {group}/{id} of pool {pool}"))
-                .list_command(LIST_COMMAND)
+            name.explain().list_command(LIST_COMMAND)
         }
     };
     let text = |reply: &Value| match &verb {

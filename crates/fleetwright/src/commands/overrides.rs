@@ -83,6 +83,7 @@ const KEY: &str = "overrides";
 /// The fields of a row with its target and effect, which the API does not have.
 pub(super) const TARGET: &str = "target";
 pub(super) const EFFECT: &str = "effect";
+const END_COMMAND: &str = "endCommand";
 
 const LIST: &[Column] = &[
     Column::text("OVERRIDE", "overrideId"),
@@ -101,6 +102,7 @@ const DETAILS: &[Column] = &[
     Column::text("By", "owner"),
     Column::age("Created", "created"),
     Column::age("Until", "until"),
+    Column::text("To end it now", END_COMMAND),
 ];
 
 pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
@@ -110,7 +112,12 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
                 .query("includeEnded", ended.then_some(true))
                 .to("list overrides");
             let document = session.client.pages(&call, KEY, limit.limit).await?;
+            let items = document[KEY].as_array();
+            let is_any_in_force = items.is_some_and(|items| items.iter().any(is_in_force));
             session.described_rows(document, KEY, LIST, describe);
+            if is_any_in_force && !session.json {
+                output::note("`fleetwright override remove OVERRIDE` ends an override now");
+            }
             Ok(())
         }
         Verb::Show(Name { id }) => {
@@ -195,13 +202,23 @@ pub(super) fn describe(item: &mut Value) {
     } else {
         limits.join(", ")
     };
-    if item["inForce"] == json!(false) {
+    let end = is_in_force(item).then(|| {
+        let id = item["overrideId"].as_str().unwrap_or_default();
+        json!(format!("fleetwright override remove {id}"))
+    });
+    if end.is_none() {
         effect.push_str(" (ended)");
     }
     if let Some(fields) = item.as_object_mut() {
+        fields.extend(end.map(|command| (END_COMMAND.to_owned(), command)));
         fields.insert(TARGET.to_owned(), json!(target));
         fields.insert(EFFECT.to_owned(), json!(effect));
     }
+}
+
+/// Replies about one override do not say it while it is in force.
+fn is_in_force(item: &Value) -> bool {
+    item["inForce"] != json!(false)
 }
 
 #[cfg(test)]

@@ -29,7 +29,9 @@ pub(super) async fn complete(
         let near = rules::did_you_mean(&provider, names);
         let failure = Failure::new(
             Exit::NotFound,
-            format!("no pool was created: provider {provider} does not exist{near}"),
+            format!(
+                "no pool was created: provider {provider} does not exist{near}. `fleetwright provider list` shows what exists"
+            ),
         );
         return Err(failure.with_hint("`fleetwright provider list` lists the providers"));
     };

@@ -102,7 +102,7 @@ async fn follow(provider: &str, mut body: Value, session: &Session) -> Result<Va
         }
     }
     Err(Failure::failed(format!(
-        "the test of provider {provider} did not end in time; it goes on in the server"
+        "the test of provider {provider} did not end in time; it goes on in the server. Look at its log"
     )))
 }
 

@@ -72,7 +72,9 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
             let value = read_document(&given.file)?;
             if !value.is_object() {
                 let file = name_of(&given.file);
-                return Err(Failure::usage(format!("{file}: the value is no mapping")));
+                return Err(Failure::usage(format!(
+                    "{file}: the value must be a mapping"
+                )));
             }
             let expires = session.moment("--expires", &given.expires)?;
             let body = json!({"secret": value, "expires": expires.to_string()});

@@ -167,7 +167,9 @@ fn report(all: &Value, end: &End, session: &Session) -> Result<(), Failure> {
         session.rows(all, SKIPPED, NOT_ENDED);
     }
     let skipped = output::counted(n_skipped, "worker");
-    Err(Failure::failed(format!("{skipped} could not be ended")))
+    Err(Failure::failed(format!(
+        "{skipped} could not be ended: see the reasons above"
+    )))
 }
 
 fn note_progress(all: &Value) {

@@ -150,7 +150,9 @@ async fn show(task: &str, session: &Session) -> Result<(), Failure> {
 
 fn refuse_json(session: &Session) -> Result<(), Failure> {
     if session.json {
-        return Err(Failure::usage("--json is not supported for logs"));
+        return Err(Failure::usage(
+            "--json is not supported for logs: leave it out",
+        ));
     }
     Ok(())
 }

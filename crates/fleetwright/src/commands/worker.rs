@@ -9,14 +9,13 @@ use serde_json::{Map, Value, json};
 
 use super::body::{Shape, json_argument, set};
 use super::selected_workers::{self, End, Selection};
+use super::worker_name::{LIST_COMMAND, Name};
 use super::{Confirmed, Limit, Session, name, named_workers, runs};
 use crate::client::{Call, FLEETWRIGHT, QUEUE, WORKER_MANAGER};
 use crate::failure::{Exit, Failure};
 use crate::input::read_text;
 use crate::machine;
 use crate::output::{self, Column};
-
-const LIST_COMMAND: &str = "fleetwright worker list POOL";
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
@@ -117,19 +116,6 @@ pub(crate) struct Listing {
     search: Option<String>,
     #[command(flatten)]
     limit: Limit,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct Name {
-    /// Pool id, such as demo/linux
-    #[arg(value_name = "POOL", value_parser = name::pool)]
-    pool: String,
-    /// Worker group
-    #[arg(value_name = "GROUP", value_parser = name::worker)]
-    group: String,
-    /// Worker id
-    #[arg(value_name = "WORKER", value_parser = name::worker)]
-    id: String,
 }
 
 #[derive(Args, Debug)]
@@ -249,10 +235,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
                 .order(&call, &format!("removed worker {name}"))
                 .await
         }
-        Verb::Runs { worker, limit } => {
-            let Name { pool, group, id } = &worker;
-            runs::of_worker([pool, group, id], &limit, session).await
-        }
+        Verb::Runs { worker, limit } => runs::of_worker(worker.parts(), &limit, session).await,
         Verb::ShouldTerminate(worker) => should_terminate(&worker, session).await,
         Verb::Quarantine {
             workers,
@@ -492,60 +475,4 @@ impl Definition {
 fn capacity(text: &str) -> Result<u32, String> {
     text.parse()
         .map_err(|_| "expected a number that is not negative, such as 4".to_owned())
-}
-
-impl Name {
-    /// The worker that three arguments name; `None`: each argument names a worker.
-    fn of_parts(parts: &[String]) -> Result<Option<Self>, Failure> {
-        let [pool, group, id] = parts else {
-            return Ok(None);
-        };
-        if pool.split('/').count() > 2 {
-            return Ok(None);
-        }
-        let worker = |text: &str| name::worker(text).map_err(Failure::usage);
-        Ok(Some(Self {
-            pool: name::pool(pool).map_err(Failure::usage)?,
-            group: worker(group)?,
-            id: worker(id)?,
-        }))
-    }
-
-    fn segments(&self) -> [&str; 4] {
-        ["workers", &self.pool, &self.group, &self.id]
-    }
-
-    fn segments_in_queue(&self) -> [&str; 7] {
-        let (provisioner, worker_type) = self.pool.split_once('/').unwrap_or((&self.pool, ""));
-        [
-            "provisioners",
-            provisioner,
-            "worker-types",
-            worker_type,
-            "workers",
-            &self.group,
-            &self.id,
-        ]
-    }
-
-    fn seen_by_queue(&self) -> Call {
-        Call::get(QUEUE, &self.segments_in_queue()).to(format!("show worker {self}"))
-    }
-
-    fn explain(&self) -> Call {
-        let segments = ["explain", "worker", &self.pool, &self.group, &self.id];
-        Call::get(FLEETWRIGHT, &segments).to(format!("explain worker {self}"))
-    }
-
-    fn read(&self) -> Call {
-        Call::get(WORKER_MANAGER, &self.segments())
-            .to(format!("show worker {self}"))
-            .list_command(LIST_COMMAND)
-    }
-}
-
-impl std::fmt::Display for Name {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{} of pool {}", self.group, self.id, self.pool)
-    }
 }

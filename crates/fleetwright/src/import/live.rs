@@ -238,7 +238,7 @@ pub(super) fn read_secrets(file: Option<&str>) -> Result<BTreeMap<String, Secret
     // The error of the parser could show a secret.
     serde_json::from_str(&read_text(file)?).map_err(|_| {
         Failure::usage(format!(
-            "{file} is not JSON of the form {{\"POOL/GROUP/ID\": \"SECRET\"}}"
+            "{file} must be JSON of the form {{\"POOL/GROUP/ID\": \"SECRET\"}}"
         ))
     })
 }

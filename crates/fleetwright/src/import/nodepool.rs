@@ -106,7 +106,9 @@ fn options(arguments: &Arguments) -> Result<NodepoolOptions, Failure> {
     let mut providers = BTreeMap::new();
     for ProviderMapping { name, mapped } in &arguments.providers {
         if providers.insert(name.clone(), mapped.clone()).is_some() {
-            return Err(Failure::usage(format!("--provider maps `{name}` twice")));
+            return Err(Failure::usage(format!(
+                "--provider maps `{name}` twice: give one"
+            )));
         }
     }
     Ok(NodepoolOptions {

@@ -40,7 +40,7 @@ pub(crate) async fn run(arguments: &Arguments, json: bool, verbose: bool) -> Res
     let mut selection = PoolSelection::new(&fleet.pools);
     if selection.n_pools() == 0 && selection.refused.is_empty() {
         return Err(Failure::failed(format!(
-            "{} has no pools to convert",
+            "{} has no pools to convert: check that it is an export of worker pools",
             arguments.from
         )));
     }

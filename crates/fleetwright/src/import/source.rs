@@ -162,7 +162,7 @@ fn of_file(path: &Path) -> Result<Fleet, Failure> {
     let size = std::fs::metadata(path).map_err(unreadable)?.len();
     if size > MAX_FILE_BYTES {
         return Err(Failure::usage(format!(
-            "{name} has more than {MAX_FILE_BYTES} bytes"
+            "{name} may have at most {MAX_FILE_BYTES} bytes"
         )));
     }
     let text = std::fs::read_to_string(path).map_err(unreadable)?;

@@ -61,7 +61,7 @@ impl FilePlan {
 
     /// A path in the folder, also after links.
     fn path(&self, path: &str) -> Result<PathBuf, Failure> {
-        let outside = || Failure::usage(format!("{path:?} is not in the folder of files"));
+        let outside = || Failure::usage(format!("{path:?} must be in the folder of files"));
         let is_plain =
             |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
         if !Path::new(path).components().all(is_plain) {

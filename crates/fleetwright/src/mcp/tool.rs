@@ -87,9 +87,7 @@ impl<'a> Given<'a> {
             let Some(argument) = argument else {
                 let names: Vec<&str> = known.iter().map(|argument| argument.name).collect();
                 let names = names.join(", ");
-                return Err(Failure::usage(format!(
-                    "no argument {name:?}; there are {names}"
-                )));
+                return Err(Failure::usage(format!("no argument {name:?}: use {names}")));
             };
             let is_known =
                 |text: &str| argument.values.is_empty() || argument.values.contains(&text);
@@ -104,7 +102,10 @@ impl<'a> Given<'a> {
         let mut required = known.iter().filter(|argument| argument.is_required);
         let missing = required.find(|argument| !values.contains_key(argument.name));
         match missing {
-            Some(missing) => Err(Failure::usage(format!("{} is missing", missing.name))),
+            Some(missing) => Err(Failure::usage(format!(
+                "{} is needed: give it",
+                missing.name
+            ))),
             None => Ok(Self { values, now }),
         }
     }

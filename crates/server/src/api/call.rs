@@ -155,8 +155,10 @@ impl Call {
     pub fn raw_body(&mut self, limit: u64) -> Result<RawBody, ApiError> {
         let raw = self.raw.get_mut().unwrap_or_else(PoisonError::into_inner);
         let body = raw.take();
-        body.ok_or_else(|| ApiError::input("This request has no body of its own"))?
-            .limited(limit)
+        body.ok_or_else(|| {
+            ApiError::input("This request has no body of its own: send it without one")
+        })?
+        .limited(limit)
     }
 
     /// The parameters of the route, for the scopes of the endpoint.

@@ -26,6 +26,7 @@ use engine::workers::WorkerError;
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use super::advice::advice;
 use crate::authentication::AuthenticationError;
 use crate::hosts::Host;
 use crate::limits::{NoMemory, TooManyCalls, TooManyConnections};
@@ -275,11 +276,16 @@ impl ApiError {
             self.code.as_str(),
             self.code.status().as_u16(),
         );
+        let advice = advice(
+            self.code == Code::ResourceNotFound,
+            &self.message,
+            parameters,
+        );
         let parameters: serde_json::Map<String, Value> = parameters
             .iter()
             .map(|(name, value)| ((*name).to_owned(), Value::String(value.clone())))
             .collect();
-        json!({
+        let mut body = json!({
             "code": self.code.as_str(),
             "message": message,
             "requestInfo": {
@@ -288,7 +294,11 @@ impl ApiError {
                 "payload": payload,
                 "time": now.to_string(),
             },
-        })
+        });
+        if let (Some(members), Some(advice)) = (body.as_object_mut(), advice) {
+            members.insert("advice".to_owned(), Value::String(advice));
+        }
+        body
     }
 }
 

@@ -82,7 +82,7 @@ async fn set(call: Call) -> Result<Reply, ApiError> {
         .map_err(|bad| ApiError::input(format!("expires: {bad}")))?;
     if expires <= call.now {
         return Err(ApiError::input(format!(
-            "expires: the secret would have expired at {expires}"
+            "expires: {expires} must be in the future"
         )));
     }
     let audit = call.audit(EntityType::Secret, &name, "updated");

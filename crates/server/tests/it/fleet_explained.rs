@@ -95,13 +95,13 @@ fleet_on_sqlite_first!(a_pool_explains_its_present_and_earlier_decisions, |fleet
     assert_snapshot!(fleet.present().await, @r"
     the pool wants 2 more units, 2 in all
     launch 2 x a (1 unit each)
-    because 2 more units are needed: 2 tasks wait; maximum 4, scaling ratio 1
+    because 2 more units are needed: 2 tasks wait; maximum 4
     because fake (a): 2 machines
     ");
     fleet.round().await;
     assert_snapshot!(fleet.present().await, @r"
     the pool wants no more units: 2 in all are enough
-    because no more units are needed: 2 tasks wait; 2 units start; maximum 4, scaling ratio 1
+    because no more units are needed: 2 tasks wait; 2 units start; maximum 4
     because fake (a): 2 machines made in the last hour, none registered yet
     ");
     let explained = fleet.explain_pool(POOL).await;
@@ -110,7 +110,7 @@ fleet_on_sqlite_first!(a_pool_explains_its_present_and_earlier_decisions, |fleet
     assert_snapshot!(plan["text"].as_str().unwrap(), @r"
     the pool wants 2 more units, 2 in all
     launch 2 x a (1 unit each)
-    because 2 more units are needed: 2 tasks wait; maximum 4, scaling ratio 1
+    because 2 more units are needed: 2 tasks wait; maximum 4
     because fake (a): 2 machines
     ");
     let mut launch = explained["launches"][0].clone();
@@ -120,12 +120,12 @@ fleet_on_sqlite_first!(a_pool_explains_its_present_and_earlier_decisions, |fleet
 
 fleet_on_sqlite_first!(a_pool_says_why_nothing_happens, |fleet| {
     fleet.make_pool(POOL, plain_pool(1)).await;
-    assert_snapshot!(fleet.reasons().await.join("\n"), @"no more units are needed: 0 tasks wait; maximum 1, scaling ratio 1");
+    assert_snapshot!(fleet.reasons().await.join("\n"), @"no more units are needed: 0 tasks wait; maximum 1");
     // The maximum is reached.
     fleet.tasks(POOL, 2).await;
     fleet.round().await;
     assert_snapshot!(fleet.reasons().await.join("\n"), @r"
-    no more units are needed: 2 tasks wait; 1 unit starts; maximum 1, scaling ratio 1
+    no more units are needed: 2 tasks wait; 1 unit starts; maximum 1
     fake (a): 1 machine made in the last hour, none registered yet
     ");
 });
@@ -145,11 +145,11 @@ fleet_on_sqlite_first!(
         fleet.tasks(POOL, 1).await;
         fleet.round().await;
         assert_snapshot!(fleet.reasons().await.join("\n"), @r"
-    1 more unit is needed: 1 task waits; maximum 4, scaling ratio 1
+    1 more unit is needed: 1 task waits; maximum 4
     fake (off): skipped, its initialWeight is 0
     fake (sold-out): skipped, no machine is available now
     fake (refused): skipped, 1 of 1 launches failed in the last hour, last launch was refused (capacity), tried again at 14:13:30Z
-    short by 1: no launch config can give more now
+    still missing 1 unit: no launch config can give more now
     ");
         let explained = fleet.explain_pool(POOL).await;
         assert_eq!(explained["launches"][0]["cause"], "capacity");
@@ -163,9 +163,9 @@ fleet_on_sqlite_first!(a_pool_says_that_its_provider_launches_nothing, |fleet| {
     fleet.tasks(POOL, 1).await;
     assert_snapshot!(fleet.present().await, @r"
     the pool wants 1 more unit, 1 in all
-    because 1 more unit is needed: 1 task waits; maximum 4, scaling ratio 1
+    because 1 more unit is needed: 1 task waits; maximum 4
     because a: skipped, a provider of kind null launches nothing
-    because short by 1: no launch config can give more now
+    because still missing 1 unit: no launch config can give more now
     ");
 });
 
@@ -187,7 +187,7 @@ fleet_on_sqlite_first!(a_worker_explains_its_launch_its_work_and_its_end, |fleet
     let explained = fleet.explain_worker(&worker.key).await;
     let launch = explained["launch"]["launch"].as_str().unwrap();
     assert_snapshot!(told(&explained, launch), @r"
-    plan 1: 1 more unit is needed: 1 task waits; maximum 4, scaling ratio 1
+    plan 1: 1 more unit is needed: 1 task waits; maximum 4
     plan 1: fake (a): 1 machine
     launch [launch] asked one for 1 machine by a
     requested: one has it
@@ -216,7 +216,7 @@ fleet_on_sqlite_first!(an_ended_worker_names_the_rule, |fleet| {
     let explained = fleet.explain_worker(&key).await;
     let launch = explained["launch"]["launch"].as_str().unwrap();
     assert_snapshot!(told(&explained, launch), @r"
-    plan 1: 1 more unit is needed: 1 task waits; maximum 4, scaling ratio 1
+    plan 1: 1 more unit is needed: 1 task waits; maximum 4
     plan 1: fake (a): 1 machine
     launch [launch] asked one for 1 machine by a
     requested: one has it

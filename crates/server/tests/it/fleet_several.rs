@@ -141,7 +141,7 @@ fleet_on_sqlite_first!(a_missing_provider_removes_only_its_own_offers, |fleet| {
     assert_snapshot!(fleet.present_text().await, @r"
     the pool wants 2 more units, 2 in all
     launch 2 x b from three (1 unit each)
-    because 2 more units are needed: 2 tasks wait; maximum 9, scaling ratio 1
+    because 2 more units are needed: 2 tasks wait; maximum 9
     because nosuch a: skipped, the provider nosuch is not configured or out of service
     because static c: skipped, a provider of kind static launches nothing
     because three fake (b): 2 machines

@@ -153,7 +153,8 @@ fleet_on_sqlite_first!(
         fleet
             .change_pool(POOL, pool("one", 0, 9, &[machine("b")]))
             .await;
-        let text = "Launch config a is archived: nothing is launched from it";
+        let text =
+            "Launch config a is archived: nothing is launched from it, so it needs no override";
         let archived = fleet.post(PAUSE, good).await;
         archived.refused(409, "RequestConflict", text);
     }

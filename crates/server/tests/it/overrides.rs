@@ -57,9 +57,9 @@ fleet_on_sqlite_first!(
         assert_snapshot!(fleet.plan_now().await, @r"
     the pool wants 2 more units, 2 in all
     because the pool is paused until 2026-09-21T14:23:20.000Z by static/root (override freeze): prices are up
-    because 2 more units are needed: 2 tasks wait; maximum 9, scaling ratio 1
+    because 2 more units are needed: 2 tasks wait; maximum 9
     because a: skipped, paused until 2026-09-21T14:23:20.000Z by static/root (override freeze): prices are up
-    because short by 2: no launch config can give more now
+    because still missing 2 units: no launch config can give more now
     ");
         fleet.round().await;
         fleet.pass_ms(END_MS - 1);

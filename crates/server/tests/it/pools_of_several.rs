@@ -239,7 +239,7 @@ on_sqlite_first!(
             ),
             (
                 with(json!(["aws", "nosuch"]), json!([])),
-                "config.providers: there is no provider nosuch",
+                "config.providers: there is no provider nosuch. `fleetwright provider list` shows what exists",
             ),
             (
                 with(json!(["aws", "null-provider"]), json!([])),

@@ -101,7 +101,7 @@ on_sqlite_first!(
         world.create_task(3, torn).await.refused(
             400,
             "InputError",
-            "`taskQueueId` is pp/ee, but `provisionerId` and `workerType` make pp/other",
+            "`taskQueueId` is pp/ee, but `provisionerId` and `workerType` make pp/other: give one of the two",
         );
         let mut none = new_task(world, json!({}));
         none.as_object_mut().unwrap().remove("taskQueueId");
@@ -154,27 +154,27 @@ on_sqlite_first!(dates_must_make_sense, |world| {
     for (changes, refusal) in [
         (
             json!({"created": at(-900_001)}),
-            "`created` is 2026-09-21T13:58:19.999Z, which is more than 15 minutes from now",
+            "`created` 2026-09-21T13:58:19.999Z must be within 15 minutes of now",
         ),
         (
             json!({"created": at(900_001)}),
-            "which is more than 15 minutes from now",
+            "must be within 15 minutes of now",
         ),
         (
             json!({"created": at(5), "deadline": at(4)}),
-            "`deadline` 2026-09-21T14:13:20.004Z is before `created`",
+            "`deadline` 2026-09-21T14:13:20.004Z must not be before `created`",
         ),
         (
             json!({"created": at(-10), "deadline": at(-1)}),
-            "`deadline` 2026-09-21T14:13:19.999Z is in the past",
+            "`deadline` 2026-09-21T14:13:19.999Z must be in the future",
         ),
         (
             json!({"deadline": at(5 * DAY_MS + 900_001), "expires": at(9 * DAY_MS)}),
-            "is more than 5 days in the future",
+            "must be within 5 days",
         ),
         (
             json!({"expires": at(HOUR_MS - 1)}),
-            "`expires` 2026-09-21T15:13:19.999Z is before `deadline`",
+            "`expires` 2026-09-21T15:13:19.999Z must not be before `deadline`",
         ),
     ] {
         world

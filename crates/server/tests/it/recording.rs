@@ -377,10 +377,10 @@ fleet_on_sqlite_first!(bad_times_are_refused_with_their_name, |fleet| {
     for (query, part) in [
         ("since=2026-13-01T00:00:00Z".to_owned(), "`since`: "),
         ("until=9".to_owned(), "`until`: "),
-        (format!("since={now}&until={now}"), "is not before `until`"),
+        (format!("since={now}&until={now}"), "must be before `until`"),
         (
             format!("since={}", now.plus_millis(1)),
-            "is not before `until`",
+            "must be before `until`",
         ),
         (
             "continuationToken=x".to_owned(),

@@ -131,7 +131,7 @@ on_sqlite_first!(bad_secrets_are_refused_and_not_repeated, |world| {
         ),
         (
             json!({"secret": {"a": "s3cret"}, "expires": past}),
-            "would have expired",
+            "must be in the future",
         ),
         (
             json!({"secret": {"a": "s3cret"}, "expires": "soon"}),

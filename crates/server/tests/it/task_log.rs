@@ -111,7 +111,11 @@ on_sqlite_first!(
         finished.expect(200);
         assert_eq!(next(&mut followed).await, None);
         let larger = world.log_text("?offset=18446744073709551616").await;
-        larger.refused(400, "InputError", "`offset` is larger than any log");
+        larger.refused(
+            400,
+            "InputError",
+            "`offset` is larger than any log: give a smaller number",
+        );
     }
 );
 
@@ -243,7 +247,11 @@ on_sqlite_first!(
         let refused = world.append("", "x").await;
         refused.refused_with(400, "InputError", "`offset` is needed");
         let refused = world.append("offset=99999999999999999999999", "x").await;
-        refused.refused(400, "InputError", "`offset` is larger than any log");
+        refused.refused(
+            400,
+            "InputError",
+            "`offset` is larger than any log: give a smaller number",
+        );
         let refused = world.append("offset=-1", "x").await;
         refused.refused_with(400, "InvalidRequestArguments", "offset");
     }

@@ -151,7 +151,7 @@ fleet_on_sqlite_first!(questions_that_cannot_be_answered_are_refused, |fleet| {
         (json!({"since": "2026-13-01T00:00:00Z"}), ""),
         (
             json!({"since": now.to_string(), "until": now.to_string()}),
-            "is not before `until`",
+            "must be before `until`",
         ),
         (
             json!({"since": now.plus_millis(-32 * 86_400_000).to_string()}),

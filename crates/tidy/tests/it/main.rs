@@ -15,6 +15,7 @@ mod doors;
 mod imports;
 mod links;
 mod places;
+mod refusals;
 mod repository;
 mod rings;
 mod states;

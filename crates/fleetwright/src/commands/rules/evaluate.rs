@@ -66,7 +66,9 @@ impl Subject {
         let mut names = BTreeSet::new();
         match self.presented.iter().find(|(name, _)| !names.insert(name)) {
             None => Ok(()),
-            Some((name, _)) => Err(Failure::usage(format!("--set has two values for {name}"))),
+            Some((name, _)) => Err(Failure::usage(format!(
+                "--set has two values for {name}: give one"
+            ))),
         }
     }
 

@@ -120,7 +120,9 @@ fn among(mut sources: Vec<Source>, path: &str, id: Option<&str>) -> Result<Sourc
     }
     sources.pop().ok_or_else(|| {
         let which = id.map(|id| format!(" {id}")).unwrap_or_default();
-        Failure::usage(format!("{path} has no worker configuration{which}"))
+        Failure::usage(format!(
+            "{path} has no worker configuration{which}: name a file that has one"
+        ))
     })
 }
 

@@ -137,7 +137,7 @@ impl Draft {
         }
         let Value::Object(mut fields) = source.document else {
             return Err(Failure::usage(format!(
-                "{name} is a list of rules without worker types"
+                "{name} is a list of rules without worker types: it must be a document with `rules` and `workerTypes`"
             )));
         };
         fields.retain(|key, _| !READ_ONLY.contains(&key.as_str()));

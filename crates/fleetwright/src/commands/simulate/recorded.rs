@@ -126,7 +126,7 @@ impl Arguments {
 /// With a saved recording.
 pub(super) fn run_local(arguments: &Arguments, json: bool) -> Result<(), Failure> {
     let path = arguments.from.as_ref();
-    let path = path.ok_or_else(|| Failure::usage("--from is missing".to_owned()))?;
+    let path = path.ok_or_else(|| Failure::usage("--from FILE or URL is needed".to_owned()))?;
     let recording = source::read(path)?;
     run(arguments, json, &recording, machine::now())
 }

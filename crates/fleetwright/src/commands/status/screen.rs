@@ -222,10 +222,11 @@ fn budgets(parts: &Parts, extent: Extent) -> String {
     let lines = budgets.into_iter().map(|(percent, item)| {
         let word = |key: &str| printable(item[key].as_str().unwrap_or_default());
         let limit = item["limit"].as_f64().unwrap_or_default();
+        let raise = format!("(`fleetwright budget set {}` raises it)", word("budgetId"));
         let step = match word("step").as_str() {
             "within" => String::new(),
-            "lowered" => ": the maximum of its pools is lowered".to_owned(),
-            "spent" => ": nothing is launched".to_owned(),
+            "lowered" => format!(": the maximum of its pools is lowered {raise}"),
+            "spent" => format!(": nothing is launched {raise}"),
             step => format!(": {step}"),
         };
         format!(

@@ -51,7 +51,7 @@ pub(super) fn pack(folder: &Path) -> Result<Packed, Failure> {
     let cannot = || format!("cannot read the folder {}", folder.display());
     if !fs::metadata(folder).with_context(cannot)?.is_dir() {
         return Err(Failure::usage(format!(
-            "--dir {}: it is not a folder",
+            "--dir {}: it must be a folder",
             folder.display()
         )));
     }

@@ -98,7 +98,7 @@ fn read(file: &Path) -> Result<TreeExport, Failure> {
     read.map_err(|error| Failure::usage(format!("cannot read {name}: {error}")))?;
     if text.len() as u64 > MAX_DOCUMENT_BYTES {
         return Err(Failure::usage(format!(
-            "{name} has more than {MAX_DOCUMENT_BYTES} bytes"
+            "{name} may have at most {MAX_DOCUMENT_BYTES} bytes"
         )));
     }
     let export = TreeExport::parse(&text);

@@ -44,7 +44,7 @@ async fn report(call: &Call, scope: CostScope) -> Result<Reply, ApiError> {
     let since = since.unwrap_or(now.plus_millis(-USUAL_MS));
     if since >= now {
         return Err(ApiError::input(format!(
-            "`since` ({since}) is not in the past"
+            "`since` ({since}) must be in the past"
         )));
     }
     let top = call.query("top").and_then(|top| top.parse().ok());
@@ -59,7 +59,9 @@ async fn report(call: &Call, scope: CostScope) -> Result<Reply, ApiError> {
     if !is_known {
         let since = report.since;
         return Err(ApiError::not_found(match scope {
-            CostScope::All => format!("Nothing has cost anything since {since}"),
+            CostScope::All => {
+                format!("Nothing has cost anything since {since}: ask for a longer time")
+            }
             CostScope::Pool(id) => {
                 format!("Pool {id} does not exist, and has cost nothing since {since}")
             }

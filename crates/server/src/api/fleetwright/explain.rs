@@ -124,7 +124,9 @@ pub(super) fn shadow_json(strategies: &ExplainedStrategies) -> Value {
 }
 
 fn no_such_plan() -> ApiError {
-    ApiError::not_found("The pool has no plan with this number. Old plans are forgotten.")
+    ApiError::not_found(
+        "The pool has no plan with this number. Old plans are forgotten: ask without `plan` for the last ones",
+    )
 }
 
 /// The last plans, and one of them with what each launch config offered.

@@ -70,7 +70,7 @@ pub(super) async fn read(call: Call) -> Result<Reply, ApiError> {
     let since = moment(&call, "since")?.unwrap_or(until.plus_millis(-USUAL_MS));
     if since >= until {
         return Err(ApiError::input(format!(
-            "`since` ({since}) is not before `until` ({until})"
+            "`since` ({since}) must be before `until` ({until})"
         )));
     }
     let mut reader = Reader::new(&call.app, call.now, (since, until), page.limit as usize);

@@ -49,12 +49,12 @@ fn time(call: &Call) -> Result<(Timestamp, Timestamp), ApiError> {
     let from = moment("from", until.plus_millis(-USUAL_MS))?;
     if from >= until {
         return Err(ApiError::input(format!(
-            "`from` ({from}) is not before `until` ({until})"
+            "`from` ({from}) must be before `until` ({until})"
         )));
     }
     if from >= call.now {
         return Err(ApiError::input(format!(
-            "`from` ({from}) is not in the past"
+            "`from` ({from}) must be in the past"
         )));
     }
     Ok((from, until.min(call.now)))
@@ -259,7 +259,9 @@ fn parts(call: &Call) -> Result<Parts, ApiError> {
             .ok()
             .filter(|count| (1..=MAX_PARTS).contains(count))
             .ok_or_else(|| {
-                ApiError::input(format!("`points` is {text}, not from 1 to {MAX_PARTS}"))
+                ApiError::input(format!(
+                    "`points` must be from 1 to {MAX_PARTS}, not {text}"
+                ))
             })?,
     };
     let length = until.millis_since(from);

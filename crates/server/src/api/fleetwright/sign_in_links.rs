@@ -24,7 +24,9 @@ pub(super) async fn create(call: Call) -> Result<Reply, ApiError> {
     let sender = (&host, call.address);
     let caller = holder(app.holders(), &credentials, sender, call.now).await?;
     let Some(client_id) = caller.client_id else {
-        return Err(ApiError::input("The credentials name no client"));
+        return Err(ApiError::input(
+            "The credentials name no client: give the `clientId` and `accessToken` of a client",
+        ));
     };
     call.identify()?;
     let sign_in = SignIn {

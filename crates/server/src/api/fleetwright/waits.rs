@@ -64,7 +64,9 @@ pub(super) async fn read(call: Call) -> Result<Reply, ApiError> {
 }
 
 fn unknown(name: &str, value: &str) -> ApiError {
-    ApiError::input(format!("`{name}` cannot be {value:?}"))
+    ApiError::input(format!(
+        "`{name}` cannot be {value:?}: see the values in the description of the API"
+    ))
 }
 
 /// The length of the accounts that are read, and the time from the start of the first one to the

@@ -108,12 +108,12 @@ async fn period(call: &Call, body: &Body) -> Result<(Timestamp, Timestamp), ApiE
     let since = since.unwrap_or_else(|| until.plus_millis(-USUAL_MS));
     if since >= until {
         return Err(ApiError::input(format!(
-            "`since` ({since}) is not before `until` ({until})"
+            "`since` ({since}) must be before `until` ({until})"
         )));
     }
     if until.millis_since(since) > LONGEST_MS {
         return Err(ApiError::input(format!(
-            "the time from {since} to {until} is longer than 31 days"
+            "the time from {since} to {until} is longer than 31 days: ask for a shorter one"
         )));
     }
     let oldest = call

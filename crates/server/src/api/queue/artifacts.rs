@@ -220,7 +220,9 @@ fn content(call: &Call) -> Result<(String, Content), ApiError> {
     };
     // It goes into a header when the artifact is fetched.
     if HeaderValue::from_str(&content_type).is_err() {
-        return Err(ApiError::input("`contentType` is not a content type"));
+        return Err(ApiError::input(
+            "`contentType` must be a content type, such as text/plain",
+        ));
     }
     Ok((content_type, content))
 }

@@ -98,7 +98,7 @@ fn offset(call: &Call) -> Result<Option<u64>, ApiError> {
     call.query("offset")
         .map(|digits| digits.parse())
         .transpose()
-        .map_err(|_| ApiError::input("`offset` is larger than any log"))
+        .map_err(|_| ApiError::input("`offset` is larger than any log: give a smaller number"))
 }
 
 /// A worker that lost its run, for example by a cancellation, learns it here first.

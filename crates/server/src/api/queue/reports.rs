@@ -60,7 +60,7 @@ fn reason_of_worker(reason: EndReason) -> Result<ExceptionReason, ApiError> {
         | EndReason::Canceled
         | EndReason::ClaimExpired
         | EndReason::Superseded => Err(ApiError::input(
-            "`reason` is not a reason that workers may report",
+            "`reason` must be a reason that workers may report, such as `malformed-payload`",
         )),
     }
 }

@@ -34,13 +34,13 @@ pub(super) fn read(path: &Path) -> Result<Recording, Failure> {
         }
         if line.len() as u64 > MAX_LINE_BYTES {
             return Err(Failure::usage(format!(
-                "{name} is not a recording: line {number} is longer than {MAX_LINE_BYTES} bytes"
+                "{name} is not a recording: line {number} has more than {MAX_LINE_BYTES} bytes, which is the most: check the file"
             )));
         }
         let text = std::str::from_utf8(&line);
         let text = text.map_err(|_| {
             Failure::usage(format!(
-                "{name} is not a recording: line {number} is not UTF-8"
+                "{name} is not a recording: line {number} must be UTF-8"
             ))
         })?;
         reader.add_line(number, text).map_err(bad)?;

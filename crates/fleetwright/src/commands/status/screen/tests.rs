@@ -174,7 +174,7 @@ fn every_part_has_its_place() {
     Override: launch config lc of a/b paused, ends in 2h: slow disks
     Override: pool a/b at most 2, ends in 2h: licences
     Canary: build 2 of image gpu, 25 % of the new machines: fleetwright explain image gpu
-    Budget fuzz: 90 % of $8 a day spent: the maximum of its pools is lowered
+    Budget fuzz: 90 % of $8 a day spent: the maximum of its pools is lowered (`fleetwright budget set fuzz` raises it)
     Budget small: 10 % of $90 a month spent
 
     PROVIDER  KIND   STATE           STARTING  RUNNING  FAILED 1 H  ERROR

@@ -91,8 +91,11 @@ fn number(call: &Call, name: &str) -> Result<u64, ApiError> {
     let Some(text) = call.query(name) else {
         return Ok(0);
     };
-    text.parse()
-        .map_err(|_| ApiError::input(format!("{name}: {text:?} is too large")))
+    text.parse().map_err(|_| {
+        ApiError::input(format!(
+            "{name}: {text:?} is too large: give a smaller number"
+        ))
+    })
 }
 
 /// How long the reply may wait.

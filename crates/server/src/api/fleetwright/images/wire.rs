@@ -68,8 +68,10 @@ pub(super) fn seen(call: &Call) -> Result<Option<Version>, ApiError> {
 }
 
 pub(super) fn version(digits: &str) -> Result<Version, ApiError> {
-    let number = digits
-        .parse()
-        .map_err(|_| ApiError::input(format!("{digits:?} is not the number of a version")))?;
+    let number = digits.parse().map_err(|_| {
+        ApiError::input(format!(
+            "{digits:?} is not the number of a version, such as 3"
+        ))
+    })?;
     Ok(Version(number))
 }

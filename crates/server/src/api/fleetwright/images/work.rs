@@ -65,7 +65,7 @@ impl Request {
         match self.images.wait_for(image, MIRROR_WAIT, is_mirrored).await {
             true => Ok(()),
             false => Err(ApiError::tree_failed(&format!(
-                "the definition of image {image} is not copied into the tree yet"
+                "the definition of image {image} is not copied into the tree yet: wait a moment"
             ))),
         }
     }
@@ -98,7 +98,8 @@ impl Call {
 
     pub(super) fn build_number(&self) -> Result<BuildNumber, ApiError> {
         let text = self.parameter("build");
-        let wrong = |_| ApiError::input(format!("{text:?} is not the number of a build"));
+        let wrong =
+            |_| ApiError::input(format!("{text:?} is not the number of a build, such as 3"));
         text.parse().map_err(wrong)
     }
 }

@@ -125,7 +125,9 @@ pub(super) fn version(text: &str) -> Result<Version, ApiError> {
 }
 
 fn number(digits: &str) -> Result<i64, ApiError> {
-    digits
-        .parse()
-        .map_err(|_| ApiError::input(format!("{digits:?} is not the number of a version")))
+    digits.parse().map_err(|_| {
+        ApiError::input(format!(
+            "{digits:?} is not the number of a version, such as 3"
+        ))
+    })
 }
