@@ -77,37 +77,132 @@ fn a_file_becomes_rules_without_a_server() {
         assert!(done.err.contains(part), "{part}: {}", done.err);
     }
 
-    let again = rules(&home, &pools, &[]);
-    assert_eq!(again.code, 5, "{}", again.err);
-    assert!(again.err.contains("--force"), "{}", again.err);
-    let forced = rules(&home, &pools, &["--force", "--json"]);
-    let report: Value = serde_json::from_str(&forced.out).unwrap();
-    assert_eq!(report["files"][0]["workerConfigurationId"], "fleet");
-    assert_eq!(report["bytes"]["after"], first.len());
+    let report = |done: Done| -> Value {
+        assert_eq!(done.code, 0, "{}", done.err);
+        serde_json::from_str(&done.out).unwrap()
+    };
+    let again = report(rules(&home, &pools, &["--json"]));
+    assert_eq!(again["files"][0]["workerConfigurationId"], "fleet");
+    assert_eq!(again["bytes"]["after"], first.len());
+    assert_eq!(again["written"], json!([]));
+    assert_eq!(again["unchanged"].as_array().unwrap().len(), 1);
+
+    // An edited file is a file of people.
+    home.write("rules/fleet.yaml", &format!("{first}# mine\n"));
+    let refused = rules(&home, &pools, &[]);
+    assert_eq!(refused.code, 5, "{}", refused.err);
+    assert!(refused.err.contains("was edited since"), "{}", refused.err);
+    assert!(refused.err.contains("--force"), "{}", refused.err);
+    report(rules(&home, &pools, &["--force", "--json"]));
     assert_eq!(home.read("rules/fleet.yaml"), first);
-    // `plan` would read the files of an earlier import too.
-    let apart = rules(&home, &pools, &["--per-file", "provisioner"]);
+    // `plan` would read the files of people too.
+    home.write("rules/mine.yaml", "roles: []\n");
+    let apart = rules(&home, &pools, &["--per-configuration", "provisioner"]);
     assert_eq!(apart.code, 0, "{}", apart.err);
     assert!(
-        apart.err.contains("fleet.yaml is not from this import"),
+        apart.err.contains("mine.yaml is not from this import"),
         "{}",
         apart.err
     );
+    assert!(!home.path("rules/fleet.yaml").exists());
+    assert!(home.read("rules/demo.yaml").contains("demo/a"));
+}
+
+/// Pools of two projects, each with a capacity of its own.
+fn pools_of_projects(capacity: u32) -> Vec<Value> {
+    let project = |project: &str, capacity: u32| {
+        ["a", "b"].map(|name| {
+            let mut one = pool(name, &format!("r-{name}"));
+            one["workerPoolId"] = json!(format!("{project}/{name}"));
+            one["owner"] = json!(format!("{project}@example.com"));
+            one["config"]["maxCapacity"] = json!(capacity);
+            one
+        })
+    };
+    [project("demo", 3), project("other", capacity)].concat()
 }
 
 #[test]
-fn each_provisioner_can_have_its_file() {
+fn each_project_has_its_file_and_a_further_import_changes_few() {
     let home = Home::new();
-    let mut other = pool("c", "r-c");
-    other["workerPoolId"] = json!("other/c");
-    let done = rules(
-        &home,
-        &[pool("a", "r-a"), other],
-        &["--per-file", "provisioner"],
+    let per_file = ["--per-file", "provisioner", "--json"];
+    let import = |pools: &[Value]| -> Value {
+        let done = rules(&home, pools, &per_file);
+        assert_eq!(done.code, 0, "{}", done.err);
+        serde_json::from_str(&done.out).unwrap()
+    };
+    let names = |report: &Value, key: &str| -> Vec<String> {
+        let paths = report[key].as_array().unwrap().iter();
+        let names = paths.map(|path| {
+            path.as_str()
+                .unwrap()
+                .rsplit('/')
+                .next()
+                .unwrap()
+                .to_owned()
+        });
+        names.collect()
+    };
+    let first = import(&pools_of_projects(5));
+    assert_eq!(
+        names(&first, "written"),
+        ["fleet.yaml", "demo.yaml", "other.yaml"]
     );
-    assert_eq!(done.code, 0, "{}", done.err);
-    assert!(home.read("rules/demo.yaml").contains("demo/a"));
-    assert!(home.read("rules/other.yaml").contains("other/c"));
+    assert_eq!(first["files"][0]["parts"][1]["workerTypes"], 2, "{first}");
+    let other = home.read("rules/other.yaml");
+    assert!(
+        other.starts_with("partOf: fleet\nworkerTypes: [other/a, other/b]\n"),
+        "{other}"
+    );
+    assert!(other.contains("owner: other@example.com"), "{other}");
+
+    let second = import(&pools_of_projects(7));
+    assert_eq!(names(&second, "written"), ["other.yaml"]);
+    assert_eq!(names(&second, "unchanged"), ["fleet.yaml", "demo.yaml"]);
+
+    // The project has no pools now, so its file is removed; files of people stay.
+    home.write("rules/mine.yaml", "roles: []\n");
+    let mut third = pools_of_projects(7);
+    third.truncate(2);
+    let third = import(&third);
+    assert_eq!(names(&third, "removed"), ["other.yaml"]);
+    assert!(!home.path("rules/other.yaml").exists());
+    assert!(home.path("rules/mine.yaml").exists());
+}
+
+#[test]
+fn files_of_projects_are_planned_together_and_give_the_same_pools() {
+    let start = || Server::without_pools();
+    let fleet = json!({"workerPools": pools_of_projects(5)});
+    let by_hand = start();
+    let file = by_hand.home.write("fleet.json", &fleet.to_string());
+    by_hand.ok(&["import", "taskcluster", "--only", "pools", "--from", &file]);
+    for by in ["provisioner", "owner"] {
+        let by_rules = start();
+        let out = by_rules.home.path("rules");
+        let out = out.to_str().unwrap();
+        by_rules.ok(&[
+            "import",
+            "rules",
+            "--from",
+            &file,
+            "--out",
+            out,
+            "--per-file",
+            by,
+        ]);
+        let plan = by_rules.ok(&["plan", "-f", out]);
+        assert!(plan.contains("fleet"), "{plan}");
+        by_rules.ok(&["apply", "--yes", "-f", out]);
+        same(&shown(&by_rules), &shown(&by_hand));
+
+        // An edit in the file of a project changes only its pools.
+        let edited = by_rules.home.read("rules/other.yaml");
+        let more = edited.replace("maxCapacity: 5", "maxCapacity: 6");
+        assert_ne!(more, edited, "{edited}");
+        by_rules.home.write("rules/other.yaml", &more);
+        assert_eq!(effects(&by_rules, out, &[])["unchangedPools"], 2);
+    }
 }
 
 #[test]
