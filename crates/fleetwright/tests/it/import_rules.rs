@@ -196,6 +196,18 @@ fn files_of_projects_are_planned_together_and_give_the_same_pools() {
         by_rules.ok(&["apply", "--yes", "-f", out]);
         same(&shown(&by_rules), &shown(&by_hand));
 
+        // Commands on files read the folder as one configuration.
+        by_rules.ok(&["rules", "lint", out]);
+        let owner = [
+            "rules",
+            "explain",
+            out,
+            "/owner",
+            "--set",
+            "workerType=other/a",
+        ];
+        assert!(by_rules.ok(&owner).contains("other@example.com"));
+
         // An edit in the file of a project changes only its pools.
         let edited = by_rules.home.read("rules/other.yaml");
         let more = edited.replace("maxCapacity: 5", "maxCapacity: 6");
