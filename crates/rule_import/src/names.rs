@@ -32,7 +32,7 @@ pub(super) fn name_all(rules: &mut [Value], sections: &Sections) {
     for rule in rules {
         let subject = Subject::new(rule, sections);
         let id = subject.id(&taken);
-        let description = subject.description();
+        let description = subject.description(&id);
         let says_more = !subject.is_obvious() && {
             let known = words(&id);
             let mut said = words(&description).into_iter();
@@ -248,8 +248,8 @@ impl<'a> Subject<'a> {
         self.keys().len() == 1 && self.texts().values().all(has_few)
     }
 
-    /// A sentence for people.
-    fn description(&self) -> String {
+    /// What the rule sets, and for which pools and places, unless these are in its id.
+    fn description(&self, id: &str) -> String {
         let keys = self.keys();
         let scope = self.scope();
         let provider = self.provider.as_deref().unwrap_or_default();
@@ -268,11 +268,21 @@ impl<'a> Subject<'a> {
             USES | USES_NOT => "providers".to_owned(),
             key => kebab(key).replace('-', " "),
         });
-        let what = list(keys, MAX_KEYS - 1);
+        let keys: Vec<String> = keys.collect();
+        let what = match keys.len() {
+            0..=MAX_KEYS => list(&keys, MAX_KEYS),
+            _ => list(&keys, MAX_KEYS - 1),
+        };
+        let known = words(id);
+        let is_known = |word: &String| known.contains(word) || FILL_WORDS.contains(&word.as_str());
+        let scope = match words(&scope).iter().all(is_known) {
+            true => String::new(),
+            false => format!(" {scope}"),
+        };
         let mut characters = what.chars();
         let first = characters.next().map(|first| first.to_uppercase());
         let first = first.map(|first| first.to_string()).unwrap_or_default();
-        format!("{first}{} {scope}", characters.as_str())
+        format!("{first}{}{scope}", characters.as_str())
     }
 
     fn scope(&self) -> String {
@@ -360,7 +370,7 @@ mod tests {
                 json!({"provider": "g"}),
                 json!({"google": {"a": 1, "b": 2}}),
                 "google",
-                "A and b for all google launch configs",
+                "A and b",
             ),
             (
                 json!({"region": "us-east1"}),

@@ -45,7 +45,7 @@ fn common_values_of_pools_are_in_one_rule() {
     workerTypes: [proj-x/build, proj-x/ci, proj-y/ci, proj-y/iron]
     rules:
       - ruleId: all-pools
-        description: "Max capacity, owner and 2 more for all pools"
+        description: "Max capacity, owner and 2 more"
         conditions: null
         values:
           owner: o@example.com
@@ -56,7 +56,7 @@ fn common_values_of_pools_are_in_one_rule() {
               places: [{ machine: n2, region: us-east, zone: [us-east-a, us-east-b] }]
               section: google
       - ruleId: google
-        description: "Disks, machine type and 4 more for all google launch configs"
+        description: "Disks, machine type and 4 more"
         conditions: { provider: gcp }
         references: true
         values:
@@ -81,7 +81,7 @@ fn common_values_of_pools_are_in_one_rule() {
         values: {}
         elements: { "/providers/gcp/places/[machine=n2]/machine": n4 }
       - ruleId: proj-y-iron
-        description: "Reregistration timeout, max capacity and 2 more for proj-y/iron"
+        description: "Reregistration timeout, max capacity and 2 more"
         conditions: { workerType: proj-y/iron }
         values:
           lifecycle: { reregistrationTimeout: 60 }
