@@ -248,7 +248,7 @@ impl<'a> Subject<'a> {
         self.keys().len() == 1 && self.texts().values().all(has_few)
     }
 
-    /// What the rule sets, and for which pools and places, unless these are in its id.
+    /// A sentence: the keys that the rule sets, and its pools and places unless the id has them.
     fn description(&self, id: &str) -> String {
         let keys = self.keys();
         let scope = self.scope();
