@@ -20,6 +20,8 @@ pub(super) struct OutputFile<'a> {
     /// In the folder.
     pub(super) name: String,
     pub(super) text: &'a str,
+    /// Whether only commands change it, so that it is never a file of people once it is ours.
+    pub(super) is_made: bool,
 }
 
 /// The files that an import changed, and those that it left.
@@ -56,7 +58,7 @@ pub(super) fn save(
         let path = folder.join(&output.name);
         match content(&path)? {
             Some(text) if text == output.text.as_bytes() => change.unchanged.push(path),
-            Some(text) if !force && !before.has_written(&output.name, &text) => {
+            Some(text) if !force && !before.may_replace(output, &text) => {
                 return Err(conflict(&path, before.files.contains_key(&output.name)));
             }
             Some(_) | None => to_write.push((path, output.text)),
@@ -124,6 +126,12 @@ impl Record {
             write(&path, &text)?;
         }
         Ok(())
+    }
+
+    /// Whether no edit of people is lost.
+    fn may_replace(&self, output: &OutputFile<'_>, text: &[u8]) -> bool {
+        let is_ours = self.files.contains_key(&output.name);
+        is_ours && output.is_made || self.has_written(&output.name, text)
     }
 
     /// Whether the last import wrote exactly this.
@@ -202,6 +210,7 @@ mod tests {
             .map(|(name, text)| OutputFile {
                 name: (*name).to_owned(),
                 text,
+                is_made: *name == "ids.yaml",
             })
             .collect();
         let change = save(folder, &outputs, force)?;
@@ -246,6 +255,24 @@ mod tests {
         assert_eq!(
             import(&folder, &[("c.yaml", "x")], true).unwrap(),
             [1, 0, 2, 0, 1]
+        );
+    }
+
+    #[test]
+    fn a_file_that_commands_shorten_is_replaced_and_that_of_people_is_not() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("ids.yaml");
+        std::fs::write(&path, "mine").unwrap();
+        assert!(import(home.path(), &[("ids.yaml", "a b")], false).is_err());
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(
+            import(home.path(), &[("ids.yaml", "a b")], false).unwrap(),
+            [1, 0, 0, 0, 0]
+        );
+        std::fs::write(&path, "a").unwrap();
+        assert_eq!(
+            import(home.path(), &[("ids.yaml", "a c")], false).unwrap(),
+            [1, 0, 0, 0, 0]
         );
     }
 

@@ -118,14 +118,17 @@ fn output_files(files: &[ConfigurationFile]) -> Result<Vec<OutputFile<'_>>, Fail
         outputs.push(OutputFile {
             name: file_name(file),
             text: &file.text,
+            is_made: false,
         });
         outputs.extend(file.parts.iter().map(|part| OutputFile {
             name: part_name(files, file, &part.name),
             text: &part.text,
+            is_made: false,
         }));
         outputs.extend(file.ids.as_ref().map(|text| OutputFile {
             name: part_name(files, file, IDS),
             text,
+            is_made: true,
         }));
     }
     let mut names = BTreeSet::new();

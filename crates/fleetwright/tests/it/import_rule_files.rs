@@ -53,6 +53,19 @@ fn each_project_has_its_file_and_a_further_import_changes_few() {
     );
     assert!(other.contains("owner: other@example.com"), "{other}");
 
+    // The files have the form that `rules fmt` gives them.
+    let files = ["fleet.yaml", "demo.yaml", "other.yaml"].map(|name| {
+        let path = home.path("rules").join(name);
+        path.to_str().unwrap().to_owned()
+    });
+    let format = [
+        &["rules", "fmt", "--check"][..],
+        &files.each_ref().map(String::as_str),
+    ]
+    .concat();
+    let formatted = home.run(&format);
+    assert_eq!(formatted.code, 0, "{}{}", formatted.out, formatted.err);
+
     let second = import(&pools_of_projects(7));
     assert_eq!(names(&second, "written"), ["other.yaml"]);
     assert_eq!(names(&second, "unchanged"), ["fleet.yaml", "demo.yaml"]);
