@@ -53,7 +53,8 @@ pub(crate) use style::Style;
 /// Fields of replies that are not part of a worker configuration.
 pub(crate) const IN_REPLIES: [&str; 3] = ["version", "created", "lastModified"];
 /// The keys that come first in generated files, in this order.
-pub(crate) const KEYS_FIRST: [&str; 17] = [
+pub(crate) const KEYS_FIRST: [&str; 18] = [
+    "partOf",
     "owns",
     "workerConfigurationId",
     "workerPoolId",

@@ -11,6 +11,7 @@ mod give_back;
 mod live;
 pub(crate) mod nodepool;
 mod provider_guess;
+mod rule_folder;
 pub(crate) mod rules;
 mod source;
 mod summary;

@@ -1,12 +1,16 @@
 //! Worker configurations as files: the pools are divided among them, and each file is verified.
 
-use domain::configuration::MAX_WORKER_TYPES;
+use std::collections::BTreeMap;
+
+use domain::configuration::{Compilation, MAX_WORKER_TYPES};
 use files::{Format, parse, to_yaml};
 use rules::limits::{MAX_RULES, MAX_SET_BYTES};
 use serde_json::{Value, json};
 
-use super::source::Source;
-use super::{factor, list_changes, verify};
+use super::applications::Applications;
+use super::parts::{Files, FilesBy};
+use super::source::{Sections, Source, sections};
+use super::{factor, list_changes, merge, names, parts, sets, verify};
 
 /// Maximum number of launch configs of a configuration; a server accepts twice as many.
 const MAX_LAUNCH_CONFIGS: usize = 25_000;
@@ -38,8 +42,23 @@ pub struct ConfigurationFile {
     pub n_ids: usize,
     /// YAML.
     pub text: String,
+    /// The parts of projects or owners, by name.
+    pub parts: Vec<PartFile>,
     /// The part with the ids of launch configs that are not the computed ones.
     pub ids: Option<String>,
+    /// Whether rules were merged and lists became sets.
+    pub is_refined: bool,
+}
+
+/// The rules of one project or owner: a part of a configuration.
+#[derive(Debug)]
+pub struct PartFile {
+    /// The name of its file, without an extension.
+    pub name: String,
+    pub n_worker_types: usize,
+    pub n_rules: usize,
+    /// YAML.
+    pub text: String,
 }
 
 /// A configuration, or several if it would be too large.
@@ -47,8 +66,9 @@ pub(super) fn configurations(
     id: &str,
     description: &str,
     sources: &[Source],
+    files_by: Option<FilesBy>,
 ) -> Result<Vec<ConfigurationFile>, Unproven> {
-    divided(id, description, sources, MAX_LAUNCH_CONFIGS)
+    divided(id, description, sources, files_by, MAX_LAUNCH_CONFIGS)
 }
 
 /// Why no configuration can be made.
@@ -67,7 +87,7 @@ pub enum Unproven {
 
 /// The reason why this pool cannot be written in any configuration.
 pub(super) fn obstacle(source: &Source) -> Result<Option<String>, Unproven> {
-    match proven("alone", "", std::slice::from_ref(source)) {
+    match proven("alone", "", std::slice::from_ref(source), None) {
         Ok(_) => Ok(None),
         Err(Unproven::TooLarge(problem) | Unproven::Refused(problem)) => {
             let first = problem.lines().next().unwrap_or_default();
@@ -81,6 +101,7 @@ fn divided(
     id: &str,
     description: &str,
     sources: &[Source],
+    files_by: Option<FilesBy>,
     max_launch_configs: usize,
 ) -> Result<Vec<ConfigurationFile>, Unproven> {
     let n_launch_configs: usize = sources
@@ -89,7 +110,7 @@ fn divided(
         .sum();
     let is_one = sources.len() < 2;
     if sources.len() <= MAX_WORKER_TYPES && n_launch_configs <= max_launch_configs || is_one {
-        match proven(id, description, sources) {
+        match proven(id, description, sources, files_by) {
             Ok(written) => return Ok(vec![written]),
             Err(Unproven::TooLarge(_)) if !is_one => {}
             Err(unproven) => return Err(unproven),
@@ -101,6 +122,7 @@ fn divided(
             &format!("{id}-{name}"),
             description,
             sources,
+            files_by,
             max_launch_configs,
         )
     };
@@ -109,8 +131,15 @@ fn divided(
     Ok(parts)
 }
 
-fn proven(id: &str, description: &str, sources: &[Source]) -> Result<ConfigurationFile, Unproven> {
-    let document = factor::document(id, description, sources).map_err(Unproven::Refused)?;
+fn proven(
+    id: &str,
+    description: &str,
+    sources: &[Source],
+    files_by: Option<FilesBy>,
+) -> Result<ConfigurationFile, Unproven> {
+    let sections = sections(sources);
+    let mut document =
+        factor::document(id, description, sources, &sections).map_err(Unproven::Refused)?;
     let n_rules = document["rules"].as_array().map_or(0, Vec::len);
     let n_bytes = document["rules"].to_string().len();
     if n_rules > MAX_RULES || n_bytes > MAX_SET_BYTES {
@@ -119,40 +148,109 @@ fn proven(id: &str, description: &str, sources: &[Source]) -> Result<Configurati
              {MAX_SET_BYTES} bytes"
         )));
     }
-    let mut document = document;
     let ids = document
         .as_object_mut()
         .and_then(|document| document.remove(IDS));
     let ids = ids.map(|ids| to_yaml(&json!({ "partOf": id, IDS: ids }), &FIRST));
-    let unreadable = |bad: files::FileError| Unproven::Refused(bad.message);
-    let verified = |document: &Value| {
-        let text = to_yaml(document, &FIRST);
-        // Verifies the files in the form in which they will be read.
-        let mut read = parse(id, &text, Format::Yaml).map_err(unreadable)?;
-        if let Some(ids) = &ids {
-            read[IDS] = parse(id, ids, Format::Yaml).map_err(unreadable)?[IDS].take();
-        }
-        let compiled = verify::compiled(&read, sources).map_err(Unproven::Refused)?;
-        verify::compare(&compiled, sources).map_err(Unproven::Differs)?;
-        Ok((text, compiled))
-    };
-    let (mut text, compiled) = verified(&document)?;
+    let files = files_by.map_or_else(Files::new, |by| parts::files(sources, by, id));
+    let plain = Documents::plain(&document, &files);
+    let (plain, compiled) = plain.verified(id, ids.as_deref(), sources)?;
     let rules = document["rules"].as_array().map_or(&[][..], Vec::as_slice);
-    if let Some(rules) = list_changes::shortened(rules, &compiled) {
-        document["rules"] = Value::Array(rules);
-        // Lists are right without changes of elements, too.
-        if let Ok((shorter, _)) = verified(&document) {
-            text = shorter;
-        }
-    }
+    let shorter = list_changes::shortened(rules, &compiled, &sections);
+    let refined = |rules: &[Value]| {
+        let draft = Documents::refined(&document, rules, &compiled, &sections, &files);
+        draft.verified(id, ids.as_deref(), sources).ok()
+    };
+    // The plain rules are right without any of this.
+    let refined = shorter
+        .and_then(|rules| refined(&rules))
+        .or_else(|| refined(rules));
+    let is_refined = refined.is_some();
+    let (written, compiled) = refined.unwrap_or((plain, compiled));
     Ok(ConfigurationFile {
         id: id.to_owned(),
         n_worker_types: sources.len(),
-        n_rules,
+        n_rules: compiled.configuration.rules.rules().len(),
         n_ids: compiled.configuration.launch_config_ids.len(),
-        text,
+        text: written.shared,
+        parts: written.parts,
         ids,
+        is_refined,
     })
+}
+
+/// The documents of a configuration, the shared one without a name.
+struct Documents(BTreeMap<Option<String>, Value>);
+
+/// The texts of its files.
+struct Written {
+    shared: String,
+    parts: Vec<PartFile>,
+}
+
+impl Documents {
+    /// All rules in the shared file.
+    fn plain(document: &Value, files: &Files) -> Self {
+        let rules = document["rules"].as_array().cloned().unwrap_or_default();
+        let assigned = vec![None; rules.len()];
+        Self(parts::documents(document, rules, &assigned, files, &[]))
+    }
+
+    /// With merged rules, sets, and the rules of each project in its file.
+    fn refined(
+        document: &Value,
+        rules: &[Value],
+        compiled: &Compilation,
+        sections: &Sections,
+        files: &Files,
+    ) -> Self {
+        let mut applications = Applications::new(rules, compiled);
+        let merged = merge::merged(rules, &mut applications);
+        let assigned = parts::assign(&merged, files, &applications);
+        let mut rules: Vec<Value> = merged.into_iter().map(|(_, rule)| rule).collect();
+        names::name_all(&mut rules, sections);
+        let sets = sets::introduce(&mut rules);
+        Self(parts::documents(document, rules, &assigned, files, &sets))
+    }
+
+    /// Verifies the files in the form in which they will be read.
+    fn verified(
+        self,
+        id: &str,
+        ids: Option<&str>,
+        sources: &[Source],
+    ) -> Result<(Written, Compilation), Unproven> {
+        let mut written = Written {
+            shared: String::new(),
+            parts: Vec::new(),
+        };
+        for (name, document) in self.0 {
+            let text = to_yaml(&document, &FIRST);
+            let count = |list: &str| document[list].as_array().map_or(0, Vec::len);
+            match name {
+                None => written.shared = text,
+                Some(name) => written.parts.push(PartFile {
+                    name,
+                    n_worker_types: count("workerTypes"),
+                    n_rules: count("rules"),
+                    text,
+                }),
+            }
+        }
+        let parts = written.parts.iter().map(|part| part.text.as_str());
+        let texts = [written.shared.as_str()]
+            .into_iter()
+            .chain(parts)
+            .chain(ids);
+        let read = texts.map(|text| parse(id, text, Format::Yaml));
+        let read: Vec<Value> = read
+            .collect::<Result<_, _>>()
+            .map_err(|bad| Unproven::Refused(bad.message))?;
+        let compiled =
+            verify::compiled(&parts::joined(read), sources).map_err(Unproven::Refused)?;
+        verify::compare(&compiled, sources).map_err(Unproven::Differs)?;
+        Ok((written, compiled))
+    }
 }
 
 #[cfg(test)]
@@ -181,7 +279,7 @@ mod tests {
         for count in sizes_around("rule_import::configuration_file::MAX_LAUNCH_CONFIGS", limit) {
             let found = selection(count);
             assert_eq!(found.refused, []);
-            let written = divided("all", "", &found.sources, limit).unwrap();
+            let written = divided("all", "", &found.sources, None, limit).unwrap();
             let n_types = written.iter().map(|part| part.n_worker_types);
             assert_eq!(n_types.clone().sum::<usize>(), count.div_ceil(2));
             assert!(

@@ -6,19 +6,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 
 use super::cover::{Condition, Space};
+use super::names;
 use super::patterns::Patterns;
 use super::render::{Draft, Surroundings};
 use super::solve::{Given, Used, cost, solve};
-use super::source::{Sections, Source, groups, sections};
+use super::source::{Sections, Source, groups};
 use super::table::{Row, Table, Want};
 use super::templates;
 
 /// How many times the rules of all values are searched again with the conditions of the others.
 const ROUNDS: usize = 3;
 
-pub(super) fn rules(sources: &[Source]) -> Result<Vec<Value>, String> {
-    let sections = sections(sources);
-    let tables = tables(sources, &sections)?;
+fn rules(sources: &[Source], sections: &Sections) -> Result<Vec<Value>, String> {
+    let tables = tables(sources, sections)?;
     let names = sources.iter().map(|source| source.worker_type().to_owned());
     let patterns = Patterns::new(names.collect());
     let mut drafts = Vec::new();
@@ -27,7 +27,7 @@ pub(super) fn rules(sources: &[Source]) -> Result<Vec<Value>, String> {
         let surroundings = Surroundings {
             tables: &tables,
             number,
-            providers: providers_of(table, &sections),
+            providers: providers_of(table, sections),
         };
         for (condition, values) in by_condition(table, solved(&space)) {
             drafts.extend(Draft::of(&space, &surroundings, &condition, values));
@@ -153,13 +153,20 @@ fn by_condition(
     rules
 }
 
-pub(super) fn document(id: &str, description: &str, sources: &[Source]) -> Result<Value, String> {
+pub(super) fn document(
+    id: &str,
+    description: &str,
+    sources: &[Source],
+    sections: &Sections,
+) -> Result<Value, String> {
     let worker_types: Vec<&str> = sources.iter().map(Source::worker_type).collect();
+    let mut rules = rules(sources, sections)?;
+    names::name_all(&mut rules, sections);
     let mut document = json!({
         "workerConfigurationId": id,
         "description": description,
         "workerTypes": worker_types,
-        "rules": rules(sources)?,
+        "rules": rules,
     });
     let given = sources.iter().flat_map(Source::given_ids);
     let given = given.map(|(computed, given)| match given.as_slice() {

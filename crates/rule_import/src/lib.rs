@@ -1,18 +1,23 @@
 //! Makes rule sets from worker pools: worker configurations that compile to exactly these pools.
 #![doc = include_str!("../README.md")]
 
+mod applications;
+mod bits;
 mod cloud;
 mod configuration_file;
 mod cover;
 mod factor;
 mod leaves;
 mod list_changes;
+mod merge;
 mod names;
 mod nodepool;
+mod parts;
 mod patterns;
 mod places;
 mod pool;
 mod render;
+mod sets;
 mod solve;
 mod source;
 mod table;
@@ -21,7 +26,10 @@ mod templates;
 mod tests;
 #[cfg(test)]
 mod tests_common;
+#[cfg(test)]
+mod tests_of_files;
 mod verify;
+mod words;
 
 use std::collections::BTreeMap;
 
@@ -29,15 +37,19 @@ use domain::id::PoolId;
 
 use source::Source;
 
-pub use configuration_file::{ConfigurationFile, Unproven};
+pub use configuration_file::{ConfigurationFile, PartFile, Unproven};
 pub use nodepool::{
     MappedProvider, NodepoolConversion, NodepoolOptions, NodepoolProblem, ProviderKind, Remark,
     convert_nodepool,
 };
+pub use parts::{FilesBy, IDS_FILE};
 pub use pool::Pool;
 
 /// The id of the configuration if all pools are in one.
 const ALL_POOLS: &str = "fleet";
+
+/// Without a count, so that a further pool changes as few lines as possible.
+const DESCRIPTION: &str = "Worker pools, as they were when the rules were made";
 
 /// How pools are divided among configurations.
 #[derive(Clone, Copy, Debug)]
@@ -113,8 +125,9 @@ impl PoolSelection {
     pub fn configurations(
         &mut self,
         grouping: Grouping,
+        files_by: Option<FilesBy>,
     ) -> Result<Vec<ConfigurationFile>, Unproven> {
-        let failure = match configurations(&self.sources, grouping) {
+        let failure = match configurations(&self.sources, grouping, files_by) {
             Err(failure) => failure,
             done @ Ok(_) => return done,
         };
@@ -132,26 +145,19 @@ impl PoolSelection {
             return Err(failure);
         }
         self.refused.sort();
-        configurations(&self.sources, grouping)
+        configurations(&self.sources, grouping, files_by)
     }
 }
 
 fn configurations(
     sources: &[Source],
     grouping: Grouping,
+    files_by: Option<FilesBy>,
 ) -> Result<Vec<ConfigurationFile>, Unproven> {
     let mut files = Vec::new();
     for (id, sources) in grouped(sources.to_vec(), grouping) {
-        let plural = if sources.len() == 1 { "" } else { "s" };
-        let description = format!(
-            "{} worker pool{plural}, as they were when the rules were made",
-            sources.len()
-        );
-        files.extend(configuration_file::configurations(
-            &id,
-            &description,
-            &sources,
-        )?);
+        let found = configuration_file::configurations(&id, DESCRIPTION, &sources, files_by)?;
+        files.extend(found);
     }
     Ok(files)
 }

@@ -6,18 +6,21 @@ use domain::configuration::Compilation;
 use serde_json::Value;
 
 use super::leaves::{below, leaves_and_deletions};
+use super::source::Sections;
+use super::templates::{REFERENCE, REFERENCES};
 
 /// Changes of elements that one list becomes at most; with more, a list is easier to read.
 const MAX_CHANGES: usize = 4;
 /// Characters of a change besides its path and value.
 const MARGIN: usize = 6;
-const REFERENCES: &str = "references";
-/// The beginning of a reference, also of an escaped one.
-const REFERENCE: &str = "${";
 
 /// The rules with changes of elements in place of lists, if any list can be written so.
-pub(super) fn shortened(rules: &[Value], compilation: &Compilation) -> Option<Vec<Value>> {
-    let before = lists_before(rules, compilation);
+pub(super) fn shortened(
+    rules: &[Value],
+    compilation: &Compilation,
+    sections: &Sections,
+) -> Option<Vec<Value>> {
+    let before = lists_before(rules, compilation, sections);
     let mut shorter = rules.to_vec();
     let mut has_changed = false;
     for ((number, pointer), old) in before {
@@ -49,7 +52,11 @@ pub(super) fn shortened(rules: &[Value], compilation: &Compilation) -> Option<Ve
 }
 
 /// By rule and pointer: the list that an earlier rule sets there, in all evaluations of the rule.
-fn lists_before(rules: &[Value], compilation: &Compilation) -> BTreeMap<(usize, String), Value> {
+fn lists_before(
+    rules: &[Value],
+    compilation: &Compilation,
+    sections: &Sections,
+) -> BTreeMap<(usize, String), Value> {
     let numbers: BTreeMap<&str, usize> = (0..)
         .zip(rules)
         .filter_map(|(number, rule)| Some((rule["ruleId"].as_str()?, number)))
@@ -68,8 +75,14 @@ fn lists_before(rules: &[Value], compilation: &Compilation) -> BTreeMap<(usize, 
             .iter()
             .filter_map(|rule| numbers.get(rule.id()).copied())
             .collect();
+        let own = attributes.get("provider").and_then(|id| sections.get(id));
+        // No launch config has the values of other sections, nor their errors.
+        let is_used = |pointer: &&String| {
+            let key = pointer.split('/').nth(1).unwrap_or_default();
+            own.is_some_and(|own| own == key) || !sections.values().any(|section| section == key)
+        };
         for (at, number) in applying.iter().enumerate() {
-            for pointer in &wanted[*number] {
+            for pointer in wanted[*number].iter().filter(is_used) {
                 let mut earlier = applying[..at].iter().rev();
                 let before = earlier
                     .find(|before| touches(&rules[**before], pointer))

@@ -4,6 +4,8 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
+use super::bits::Bits;
+
 /// All names, and the globs that match several of them.
 pub(super) struct Patterns {
     names: Vec<String>,
@@ -18,9 +20,6 @@ struct Glob {
     /// Parts in the middle of names are harder to read than beginnings and ends.
     n_needed: usize,
 }
-
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Bits(Vec<u64>);
 
 /// Minimum length of a part of a name that a glob may consist of.
 const MIN_PART: usize = 4;
@@ -111,7 +110,7 @@ impl Patterns {
         if numbers.len() == self.names.len() {
             return vec!["*".to_owned()];
         }
-        let mut wanted = Bits(vec![0; self.names.len().div_ceil(64)]);
+        let mut wanted = Bits::none(self.names.len());
         for number in numbers {
             wanted.set(*number as usize);
         }
@@ -167,50 +166,6 @@ impl Glob {
         };
         let sides = self.text.split_once('*');
         sides.is_some_and(|(start, end)| is_border(start, true) && is_border(end, false))
-    }
-}
-
-impl Bits {
-    fn of(flags: impl ExactSizeIterator<Item = bool>) -> Self {
-        let mut bits = Self(vec![0; flags.len().div_ceil(64)]);
-        for (number, flag) in flags.enumerate() {
-            if flag {
-                bits.set(number);
-            }
-        }
-        bits
-    }
-
-    fn set(&mut self, number: usize) {
-        self.0[number / 64] |= 1 << (number % 64);
-    }
-
-    fn count(&self) -> u32 {
-        self.0.iter().map(|word| word.count_ones()).sum()
-    }
-
-    fn is_within(&self, other: &Self) -> bool {
-        let mut words = self.0.iter().zip(&other.0);
-        words.all(|(own, other)| own & !other == 0)
-    }
-
-    fn and(&self, other: &Self) -> Self {
-        let words = self.0.iter().zip(&other.0);
-        Self(words.map(|(own, other)| own & other).collect())
-    }
-
-    fn without(&self, other: &Self) -> Self {
-        let words = self.0.iter().zip(&other.0);
-        Self(words.map(|(own, other)| own & !other).collect())
-    }
-
-    fn numbers(&self) -> impl Iterator<Item = usize> {
-        let words = self.0.iter().enumerate();
-        words.flat_map(|(word, bits)| {
-            (0..64)
-                .filter(move |bit| bits >> bit & 1 == 1)
-                .map(move |bit| word * 64 + bit)
-        })
     }
 }
 

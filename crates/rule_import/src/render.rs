@@ -6,9 +6,8 @@ use serde_json::{Map, Value, json};
 
 use super::cover::{Combination, Condition, Space};
 use super::leaves::{leaves_and_deletions, put};
-use super::names::{Names, Subject};
 use super::table::{Ask, Table};
-use super::templates;
+use super::templates::{self, REFERENCES, VALUES};
 
 /// Rule sets accept a few more of both.
 const MAX_COMBINATIONS: usize = 60;
@@ -17,8 +16,6 @@ const MAX_PATTERNS: usize = 240;
 /// A rule without a name.
 pub(super) struct Draft {
     rank: Rank,
-    /// The section; `None` for the settings of pools.
-    section: Option<String>,
     conditions: Value,
     values: Map<String, Value>,
 }
@@ -64,7 +61,6 @@ impl Draft {
         let mappings: Vec<_> = mappings.collect();
         let draft = |conditions| Self {
             rank: (level, asks.clone(), space.table.section.clone()),
-            section: space.table.section.clone(),
             conditions,
             values: object.clone(),
         };
@@ -211,26 +207,14 @@ fn holds_somewhere(table: &Table, asked: &[(&Ask, BTreeSet<&str>)], own: &Table)
     })
 }
 
-/// The rules in their order, merged where possible, with names.
+/// The rules in their order, merged where possible.
 pub(super) fn rules(mut drafts: Vec<Draft>) -> Vec<Value> {
     drafts.sort_by_cached_key(|draft| (draft.rank.clone(), draft.conditions.to_string()));
-    let mut names = Names::default();
-    let drafts = joined(drafts);
-    let rules = drafts.iter().map(|draft| {
-        let subject = Subject {
-            section: draft.section.as_deref(),
-            conditions: &draft.conditions,
-            values: &draft.values,
-        };
+    let rules = joined(drafts).into_iter().map(|draft| {
         let (values, has_references) = templates::written(&draft.values);
-        let mut rule = json!({
-            "ruleId": names.id(&subject),
-            "description": subject.description(),
-            "conditions": draft.conditions,
-            "values": values,
-        });
+        let mut rule = json!({ "conditions": draft.conditions, VALUES: values });
         if has_references {
-            rule["references"] = json!(true);
+            rule[REFERENCES] = json!(true);
         }
         rule
     });

@@ -122,6 +122,10 @@ impl Source {
         id.strip_prefix(PROVISIONER).unwrap_or(id)
     }
 
+    pub(super) fn owner(&self) -> Option<&str> {
+        self.document.get("owner")?.as_str()
+    }
+
     /// The evaluation of its worker type, without `providers`.
     pub(super) fn settings(&self) -> &Map<String, Value> {
         &self.document

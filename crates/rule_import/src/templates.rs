@@ -9,6 +9,13 @@ use serde_json::{Map, Value};
 use super::leaves::{leaves_and_deletions, put};
 use super::table::{Ask, Row};
 
+/// The keys of a rule for what it sets.
+pub(super) const VALUES: &str = "values";
+pub(super) const ELEMENTS: &str = "elements";
+/// The key of a rule that says that its texts are templates.
+pub(super) const REFERENCES: &str = "references";
+/// The beginning of a reference, also of an escaped one.
+pub(super) const REFERENCE: &str = "${";
 /// The first characters of a template.
 const MARK: &str = "\0template:";
 /// Shorter values occur in texts by chance.

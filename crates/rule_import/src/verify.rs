@@ -8,7 +8,7 @@ use domain::configuration::{
     CONFIG_KEYS, Compilation, CompiledPool, Configuration, ProviderCatalog, ProviderEntry,
     value_changes,
 };
-use domain::id::ProviderId;
+use domain::id::{PoolId, ProviderId};
 use serde_json::{Map, Value, json};
 
 use super::source::{Source, Takes};
@@ -34,14 +34,16 @@ pub(super) fn compare(compiled: &Compilation, sources: &[Source]) -> Result<(), 
             compiled.pools.len()
         ));
     }
-    sources
+    let pools: BTreeMap<&PoolId, &Arc<CompiledPool>> = compiled
+        .pools
         .iter()
-        .zip(&compiled.pools)
-        .try_for_each(|(source, pool)| {
-            let differs =
-                |what: &str| format!("worker pool {}: its {what} would differ", source.id);
-            difference(source, pool).map_or(Ok(()), |what| Err(differs(&what)))
-        })
+        .map(|pool| (pool.pool_id(), pool))
+        .collect();
+    sources.iter().try_for_each(|source| {
+        let differs = |what: &str| format!("worker pool {}: its {what} would differ", source.id);
+        let pool = pools.get(&source.id).ok_or_else(|| differs("id"))?;
+        difference(source, pool).map_or(Ok(()), |what| Err(differs(&what)))
+    })
 }
 
 /// A catalog in which the providers offer a place that no pool uses: all places are in the rules.
@@ -74,9 +76,6 @@ fn catalog(sources: &[Source]) -> Result<ProviderCatalog, String> {
 fn difference(source: &Source, pool: &CompiledPool) -> Option<String> {
     let settings = Value::Object(source.settings().clone());
     let expected = |key: &str| settings.get(key);
-    if *pool.pool_id() != source.id {
-        return Some("id".to_owned());
-    }
     if expected("owner") != Some(&json!(pool.owner)) {
         return Some("owner".to_owned());
     }

@@ -1,17 +1,19 @@
 //! `import rules`: converts the pools of a deployment or a file to worker configurations.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use files::Format;
-use rule_import::{ConfigurationFile, ExcludedPool, Grouping, PoolSelection, Unproven};
+use rule_import::{ConfigurationFile, ExcludedPool, FilesBy, Grouping, PoolSelection, Unproven};
 use serde_json::{Value, json};
 
+use super::rule_folder::{FolderChange, OutputFile, save};
 use super::{provider_guess, source};
-use crate::failure::{Exit, Failure};
+use crate::failure::Failure;
 use crate::output::{self, counted};
+
+/// The name of the part with the ids of launch configs.
+const IDS: &str = rule_import::IDS_FILE;
 
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
@@ -21,17 +23,28 @@ pub(crate) struct Arguments {
     /// Output folder; created if missing
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Write several independent worker configurations instead of one
+    /// Write the rules of each project or owner to a file of its own, beside one with shared rules
     #[arg(long, value_name = "WHAT")]
     per_file: Option<PerFile>,
-    /// Overwrite existing files
+    /// Write several independent worker configurations instead of one
+    #[arg(long, value_name = "WHAT", conflicts_with = "per_file")]
+    per_configuration: Option<PerConfiguration>,
+    /// Overwrite files that people wrote or edited
     #[arg(long)]
     force: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum PerFile {
-    /// One file for each provisioner: the part of pool ids before the slash
+    /// The part of pool ids before the slash, which is often a project
+    Provisioner,
+    /// The owner of pools
+    Owner,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum PerConfiguration {
+    /// One configuration for each provisioner: the part of pool ids before the slash
     Provisioner,
 }
 
@@ -44,16 +57,19 @@ pub(crate) async fn run(arguments: &Arguments, json: bool, verbose: bool) -> Res
             arguments.from
         )));
     }
-    let grouping = match arguments.per_file {
+    let grouping = match arguments.per_configuration {
         None => Grouping::One,
-        Some(PerFile::Provisioner) => Grouping::ByProvisioner,
+        Some(PerConfiguration::Provisioner) => Grouping::ByProvisioner,
     };
+    let files_by = arguments.per_file.map(|what| match what {
+        PerFile::Provisioner => FilesBy::Provisioner,
+        PerFile::Owner => FilesBy::Owner,
+    });
     let files = selection
-        .configurations(grouping)
+        .configurations(grouping, files_by)
         .map_err(|unproven| not_written(&unproven))?;
-    let outputs = output_files(&arguments.out, &files, arguments.force)?;
-    save(&arguments.out, &outputs)?;
-    let paths: Vec<PathBuf> = outputs.iter().map(|output| output.path.clone()).collect();
+    let outputs = output_files(&files)?;
+    let change = save(&arguments.out, &outputs, arguments.force)?;
     let before: Vec<Value> = selection
         .pool_ids()
         .filter_map(|id| Some(fleet.pools.get(id)?.body()))
@@ -61,13 +77,20 @@ pub(crate) async fn run(arguments: &Arguments, json: bool, verbose: bool) -> Res
     let report = Report {
         folder: &arguments.out,
         files: &files,
+        change: &change,
         selection: &selection,
         size_before: size_before(&before),
         providers: provider_guess::lines_for_missing(&fleet, &[]),
         ignored: &fleet.ignored,
     };
     report.print(json);
-    for other in others(&arguments.out, &paths) {
+    for edited in &change.edited {
+        output::note(&format!(
+            "{} is of an earlier import and was edited since: it stays, and `plan` reads it",
+            edited.display()
+        ));
+    }
+    for other in &change.others {
         output::note(&format!(
             "{} is not from this import, but `plan` reads it too: remove it if it defines the \
              same items",
@@ -88,66 +111,50 @@ fn not_written(unproven: &Unproven) -> Failure {
     .with_hint("this is a bug in fleetwright: please report it with that pool")
 }
 
-/// A file that is written.
-struct OutputFile<'a> {
-    path: PathBuf,
-    text: &'a str,
-}
-
-/// The files; refuses to overwrite existing ones without `force`.
-fn output_files<'a>(
-    folder: &Path,
-    files: &'a [ConfigurationFile],
-    force: bool,
-) -> Result<Vec<OutputFile<'a>>, Failure> {
+/// All files, which have different names, also where case does not matter.
+fn output_files(files: &[ConfigurationFile]) -> Result<Vec<OutputFile<'_>>, Failure> {
     let mut outputs = Vec::new();
     for file in files {
         outputs.push(OutputFile {
-            path: folder.join(format!("{}.yaml", file.id)),
+            name: file_name(file),
             text: &file.text,
+            is_made: false,
         });
-        let name = ids_name(files, file);
+        outputs.extend(file.parts.iter().map(|part| OutputFile {
+            name: part_name(files, file, &part.name),
+            text: &part.text,
+            is_made: false,
+        }));
         outputs.extend(file.ids.as_ref().map(|text| OutputFile {
-            path: folder.join(name),
+            name: part_name(files, file, IDS),
             text,
+            is_made: true,
         }));
     }
-    match outputs.iter().find(|output| output.path.exists()) {
-        Some(output) if !force => Err(Failure::new(
-            Exit::Conflict,
-            format!("{} already exists", output.path.display()),
-        )
-        .with_hint("use --force to overwrite it, or another folder with --out")),
-        Some(_) | None => Ok(outputs),
+    let mut names = BTreeSet::new();
+    match outputs
+        .iter()
+        .find(|output| !names.insert(output.name.to_lowercase()))
+    {
+        None => Ok(outputs),
+        Some(output) => Err(Failure::failed(format!(
+            "nothing was written: two files would have the name {}",
+            output.name
+        ))
+        .with_hint("leave out --per-file, or use it with another value")),
     }
 }
 
-/// The name of the file with the ids of launch configs.
-fn ids_name(files: &[ConfigurationFile], file: &ConfigurationFile) -> String {
+fn file_name(file: &ConfigurationFile) -> String {
+    format!("{}.yaml", file.id)
+}
+
+/// The name of a file with a part of this configuration.
+fn part_name(files: &[ConfigurationFile], file: &ConfigurationFile, part: &str) -> String {
     match files {
-        [_] => "launch-config-ids.yaml".to_owned(),
-        _ => format!("{}-launch-config-ids.yaml", file.id),
+        [_] => format!("{part}.yaml"),
+        _ => format!("{}-{part}.yaml", file.id),
     }
-}
-
-fn save(folder: &Path, outputs: &[OutputFile<'_>]) -> Result<(), Failure> {
-    let name = folder.display();
-    std::fs::create_dir_all(folder).with_context(|| format!("cannot create the folder {name}"))?;
-    for OutputFile { path, text } in outputs {
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    Ok(())
-}
-
-/// Other files in the folder that `plan` would read with these.
-fn others(folder: &Path, paths: &[PathBuf]) -> Vec<PathBuf> {
-    let existing = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let existing = existing.map(|entry| entry.path());
-    let mut others: Vec<PathBuf> = existing
-        .filter(|path| Format::of(path).is_some() && !paths.contains(path))
-        .collect();
-    others.sort();
-    others
 }
 
 /// Bytes of the pools as JSON, compact and indented.
@@ -163,6 +170,7 @@ fn size_before(pools: &[Value]) -> (usize, usize) {
 struct Report<'a> {
     folder: &'a Path,
     files: &'a [ConfigurationFile],
+    change: &'a FolderChange,
     selection: &'a PoolSelection,
     size_before: (usize, usize),
     /// The lines of a server's configuration with all providers of the rules.
@@ -177,24 +185,13 @@ impl Report<'_> {
             return output::json(&self.document());
         }
         for file in self.files {
-            let path = self.folder.join(format!("{}.yaml", file.id));
+            self.print_files(file);
+        }
+        for path in &self.change.removed {
             output::out(&format!(
-                "{}: {}, {}, {}",
-                path.display(),
-                counted(file.n_worker_types, "worker type"),
-                counted(file.n_rules, "rule"),
-                size(file.text.len())
+                "{}: removed, because it has no pools now",
+                path.display()
             ));
-            if let Some(ids) = &file.ids {
-                let path = self.folder.join(ids_name(self.files, file));
-                output::out(&format!(
-                    "{}: {} of launch configs, {}; `fleetwright rules tidy` removes those that \
-                     edits leave",
-                    path.display(),
-                    counted(file.n_ids, "id"),
-                    size(ids.len())
-                ));
-            }
         }
         let (compact, indented) = self.size_before;
         let after = self.size_after();
@@ -206,7 +203,7 @@ impl Report<'_> {
             size(compact),
             size(indented),
             counted(self.n_rules(), "rule"),
-            counted(self.files.len(), "file"),
+            counted(self.n_files(), "file"),
             size(after),
         ));
         for pool in &self.selection.left_out {
@@ -230,6 +227,40 @@ impl Report<'_> {
         }
     }
 
+    fn print_files(&self, file: &ConfigurationFile) {
+        let line = |name: String, text: String| {
+            let path = self.folder.join(name);
+            let unchanged = match self.change.unchanged.contains(&path) {
+                true => ", unchanged",
+                false => "",
+            };
+            output::out(&format!("{}: {text}{unchanged}", path.display()));
+        };
+        let n_in_parts: usize = file.parts.iter().map(|part| part.n_rules).sum();
+        let pools = match file.parts.as_slice() {
+            [] => counted(file.n_worker_types, "worker type"),
+            _ => "shared by all".to_owned(),
+        };
+        let rules = counted(file.n_rules - n_in_parts, "rule");
+        let text = format!("{pools}, {rules}, {}", size(file.text.len()));
+        line(file_name(file), text);
+        for part in &file.parts {
+            let pools = counted(part.n_worker_types, "worker type");
+            let rules = counted(part.n_rules, "rule");
+            let text = format!("{pools}, {rules}, {}", size(part.text.len()));
+            line(part_name(self.files, file, &part.name), text);
+        }
+        if let Some(ids) = &file.ids {
+            let text = format!(
+                "{} of launch configs, {}; `fleetwright rules tidy` removes those that edits \
+                 leave",
+                counted(file.n_ids, "id"),
+                size(ids.len())
+            );
+            line(part_name(self.files, file, IDS), text);
+        }
+    }
+
     fn document(&self) -> Value {
         let listed = |pools: &[ExcludedPool]| -> Value {
             let pools = pools.iter();
@@ -238,10 +269,15 @@ impl Report<'_> {
                 .collect()
         };
         let files = self.files.iter().map(|file| {
-            let path = self.folder.join(format!("{}.yaml", file.id));
+            let path = self.folder.join(file_name(file));
+            let of_part = |part: &str| self.folder.join(part_name(self.files, file, part));
             let ids = file.ids.as_ref().map(|ids| {
-                let path = self.folder.join(ids_name(self.files, file));
+                let path = of_part(IDS);
                 json!({"path": path.display().to_string(), "ids": file.n_ids, "bytes": ids.len()})
+            });
+            let parts = file.parts.iter().map(|part| {
+                json!({"path": of_part(&part.name).display().to_string(),
+                    "workerTypes": part.n_worker_types, "rules": part.n_rules, "bytes": part.text.len()})
             });
             json!({
                 "path": path.display().to_string(),
@@ -250,11 +286,20 @@ impl Report<'_> {
                 "workerTypes": file.n_worker_types,
                 "rules": file.n_rules,
                 "bytes": file.text.len(),
+                "parts": parts.collect::<Vec<_>>(),
             })
         });
+        let paths = |paths: &[PathBuf]| -> Value {
+            let paths = paths.iter().map(|path| path.display().to_string());
+            paths.collect()
+        };
         let (compact, indented) = self.size_before;
         json!({
             "files": files.collect::<Vec<_>>(),
+            "written": paths(&self.change.written),
+            "unchanged": paths(&self.change.unchanged),
+            "removed": paths(&self.change.removed),
+            "edited": paths(&self.change.edited),
             "workerPools": self.selection.n_pools(),
             "launchConfigs": self.selection.n_launch_configs(),
             "rules": self.n_rules(),
@@ -270,8 +315,15 @@ impl Report<'_> {
         self.files.iter().map(|file| file.n_rules).sum()
     }
 
+    /// Without the files of ids.
+    fn n_files(&self) -> usize {
+        self.files.iter().map(|file| 1 + file.parts.len()).sum()
+    }
+
     fn size_after(&self) -> usize {
-        self.files.iter().map(|file| file.text.len()).sum()
+        let parts = self.files.iter().flat_map(|file| &file.parts);
+        let parts: usize = parts.map(|part| part.text.len()).sum();
+        self.files.iter().map(|file| file.text.len()).sum::<usize>() + parts
     }
 
     fn failure(&self) -> Failure {

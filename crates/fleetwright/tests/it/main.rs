@@ -30,6 +30,7 @@ mod image_secrets;
 mod images;
 mod import;
 mod import_nodepool;
+mod import_rule_files;
 mod import_rules;
 mod launch_configs;
 mod messages;

@@ -25,8 +25,8 @@ pub(crate) struct Subject {
     /// Read the worker configuration of this id from the server instead of a file
     #[arg(long)]
     server: bool,
-    /// File with a worker configuration or a list of rules (`-`: standard input)
-    #[arg(value_name = "FILE")]
+    /// File or folder with a worker configuration, or a list of rules (`-`: standard input)
+    #[arg(value_name = "FILE|DIR")]
     subject: String,
     /// Worker configuration id, if the file has several
     #[arg(long, value_name = "ID", conflicts_with = "server")]

@@ -37,8 +37,8 @@ pub(crate) struct Arguments {
     /// Read worker configurations of these ids, and the places of providers, from the server
     #[arg(long)]
     server: bool,
-    /// Files with worker configurations, or ids with --server (`-`: standard input)
-    #[arg(value_name = "FILE", required = true)]
+    /// Files or folders with worker configurations, or ids with --server (`-`: standard input)
+    #[arg(value_name = "FILE|DIR", required = true)]
     subjects: Vec<String>,
     /// File with the places of each provider, such as {"ec2": [{"region": "us-east-1"}]}; null if
     /// it launches no workers

@@ -1,8 +1,12 @@
-//! Reads files with one worker configuration, several, or only a list of rules.
+//! Reads files with one worker configuration, several, or only a list of rules, and folders of
+//! configurations with their parts.
+
+use std::path::Path;
 
 use rules::{Problems, RuleSet, Sets};
 use serde_json::Value;
 
+use crate::code::join_parts;
 use crate::failure::Failure;
 use crate::input::{name_of, read_document};
 use crate::rule_lines::RuleLines;
@@ -61,29 +65,62 @@ impl Source {
     }
 }
 
-/// All worker configurations of a file.
+/// All worker configurations of a file, or of a folder with the parts of configurations.
 pub(super) fn all(path: &str) -> Result<Vec<Source>, Failure> {
-    let name = name_of(path);
-    let document = read_document(path)?;
-    let is_one = document.is_array() || document.get("rules").is_some();
-    if is_one {
-        return Ok(vec![Source {
-            name: name.to_owned(),
-            file: Some(path.to_owned()),
-            pointer: String::new(),
-            document,
-        }]);
-    }
-    let Some(Value::Array(listed)) = document.get(LIST) else {
+    let sources = if Path::new(path).is_dir() {
+        of_folder(path)?
+    } else {
+        of_document(path, read_document(path)?)
+    };
+    if sources.is_empty() {
         return Err(
-            Failure::usage(format!("{name} has no worker configuration")).with_hint(
+            Failure::usage(format!("{} has no worker configuration", name_of(path))).with_hint(
                 "expected a mapping with workerTypes and rules, or a list of them under \
                  workerConfigurations",
             ),
         );
-    };
+    }
+    Ok(sources)
+}
+
+fn of_folder(path: &str) -> Result<Vec<Source>, Failure> {
+    let found = files::find(Path::new(path))?;
+    if let Some(problem) = found.unreadable.first() {
+        return Err(Failure::failed(problem.clone()));
+    }
+    let documents = found.files.into_iter().map(|file| {
+        let document = files::read(&file)?;
+        Ok((file.display().to_string(), document))
+    });
+    let mut documents: Vec<(String, Value)> = documents.collect::<Result<_, Failure>>()?;
+    let mut problems = Vec::new();
+    let each = documents
+        .iter_mut()
+        .map(|(name, document)| (name.as_str(), document));
+    join_parts(each, &mut problems);
+    if !problems.is_empty() {
+        return Err(Failure::usage(problems.join("\n")));
+    }
+    let sources = documents
+        .into_iter()
+        .flat_map(|(name, document)| of_document(&name, document));
+    Ok(sources.collect())
+}
+
+fn of_document(path: &str, document: Value) -> Vec<Source> {
+    let name = name_of(path);
+    if document.is_array() || document.get("rules").is_some() {
+        return vec![Source {
+            name: name.to_owned(),
+            file: Some(path.to_owned()),
+            pointer: String::new(),
+            document,
+        }];
+    }
+    let listed = document.get(LIST).and_then(Value::as_array);
     let sources = listed
-        .iter()
+        .into_iter()
+        .flatten()
         .enumerate()
         .map(|(position, document)| Source {
             name: format!("{name}: /{LIST}/{position}"),
@@ -91,7 +128,7 @@ pub(super) fn all(path: &str) -> Result<Vec<Source>, Failure> {
             pointer: format!("/{LIST}/{position}"),
             document: document.clone(),
         });
-    Ok(sources.collect())
+    sources.collect()
 }
 
 /// The worker configuration of this id, or the only one.
@@ -149,6 +186,34 @@ mod tests {
             let rules = one(&path, None).unwrap().rules().unwrap();
             assert_eq!(rules.rules()[0].id(), "r");
         }
+    }
+
+    #[test]
+    fn the_parts_of_a_folder_are_joined() {
+        let folder = tempfile::tempdir().unwrap();
+        let write =
+            |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        write(
+            "a.yaml",
+            "partOf: c\nrules: [{ ruleId: second, values: {} }]\n",
+        );
+        write(
+            "c.yaml",
+            "workerConfigurationId: c\nrules: [{ ruleId: first, values: {} }]\n",
+        );
+        write("roles.yaml", "roles: []\n");
+        let path = folder.path().to_str().unwrap();
+        let source = one(path, Some("c")).unwrap();
+        assert!(source.name.ends_with("c.yaml"), "{}", source.name);
+        let rules = source.rules().unwrap();
+        let ids: Vec<_> = rules.rules().iter().map(rules::Rule::id).collect();
+        assert_eq!(ids, ["first", "second"]);
+        write("d.yaml", "partOf: other\nrules: []\n");
+        let message = all(path).err().unwrap().message;
+        assert!(
+            message.contains("no file defines worker configuration other"),
+            "{message}"
+        );
     }
 
     #[test]
