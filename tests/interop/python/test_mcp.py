@@ -96,7 +96,7 @@ def test_a_refusal_of_the_server_is_an_answer_with_an_error(server):
         await session.initialize()
         for name, arguments, said in [
             ("show_pool", {"workerPoolId": "proj-mcp/none"}, "does not exist"),
-            ("show_pool", {}, "workerPoolId is missing"),
+            ("show_pool", {}, "workerPoolId is needed"),
             ("cost", {"by": "week"}, "must be one of"),
         ]:
             answer = await session.call_tool(name, arguments)

@@ -246,7 +246,7 @@ mod tests {
         );
         assert_eq!(
             chosen(("", ""), &[("TASKCLUSTER_CLIENT_ID", "x")]),
-            Err("TASKCLUSTER_ACCESS_TOKEN is not set, but TASKCLUSTER_CLIENT_ID is".to_owned())
+            Err("TASKCLUSTER_ACCESS_TOKEN is not set, but TASKCLUSTER_CLIENT_ID is: set both, or none".to_owned())
         );
     }
 

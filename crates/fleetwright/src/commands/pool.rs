@@ -13,7 +13,7 @@ use super::first_pool::FIRST_POOL_OWNER;
 use super::{Confirmed, Limit, Session, error, name, pool_defaults, runs, status};
 use crate::client::{Call, FLEETWRIGHT, WORKER_MANAGER};
 use crate::code::Kind;
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::launch_config_keys::warn_of_pool;
 use crate::output::{self, Column};
 
@@ -198,10 +198,16 @@ async fn list(limit: &Limit, session: &Session) -> Result<(), Failure> {
         session.client.pages(&of_levels, "pools", None),
     );
     let document = document?;
-    let Ok(levels) = levels else {
-        // The caller may list pools only, or the server is another one.
-        session.described_rows(document, KEY, LIST, name_providers);
-        return Ok(());
+    let levels = match levels {
+        Ok(levels) => levels,
+        Err(failure) => {
+            session.described_rows(document, KEY, LIST, name_providers);
+            // The caller may list pools only, or the server is another one.
+            if !matches!(failure.exit, Exit::NotAllowed | Exit::NotFound) {
+                output::note(&failure.message);
+            }
+            return Ok(());
+        }
     };
     let levels = levels["pools"].as_array().into_iter().flatten();
     let levels = levels.filter_map(|pool| Some((pool["workerPoolId"].as_str()?, pool)));

@@ -70,7 +70,12 @@ impl FilePlan {
         let wanted = self.folder.join(path);
         let real =
             std::fs::canonicalize(&wanted).map_err(|error| files::unreadable(&wanted, &error))?;
-        match real.starts_with(&self.folder) {
+        // The files that are found in a folder may be links, too.
+        let found = files::find(&real)?;
+        let is_inside = |file: &PathBuf| {
+            std::fs::canonicalize(file).is_ok_and(|real| real.starts_with(&self.folder))
+        };
+        match real.starts_with(&self.folder) && found.files.iter().all(is_inside) {
             true => Ok(real),
             false => Err(outside()),
         }
@@ -93,5 +98,10 @@ mod tests {
         for path in ["..", "a/../../x", "/etc/passwd", "link", "missing.yaml"] {
             assert!(plan.path(path).is_err(), "{path}");
         }
+        let secret = other.path().join("secret.yaml");
+        std::fs::write(&secret, "").unwrap();
+        std::os::unix::fs::symlink(secret, folder.path().join("b.yaml")).unwrap();
+        assert!(plan.path("").is_err(), "b.yaml is elsewhere");
+        assert!(plan.path("a.yaml").is_ok());
     }
 }

@@ -195,7 +195,7 @@ mod tests {
                 .unwrap_or_default()
         };
         assert_eq!(said(json!({"pool": "a/b", "by": "day"})), "");
-        assert_eq!(said(json!({})), "pool is missing");
+        assert_eq!(said(json!({})), "pool is needed: give it");
         assert_eq!(said(json!({"pool": 1})), "pool: must be a text");
         assert_eq!(
             said(json!({"pool": "a", "by": "x"})),
@@ -203,7 +203,7 @@ mod tests {
         );
         assert_eq!(
             said(json!({"pol": "a"})),
-            "no argument \"pol\"; there are pool, by"
+            "no argument \"pol\": use pool, by"
         );
     }
 }

@@ -211,7 +211,7 @@ fn a_worker_is_declared_shown_changed_and_removed() {
     let again = server.run(&[&["worker", "create"][..], &worker].concat());
     assert_eq!(again.code, 5);
     assert!(
-        again.err.contains("after the worker expires"),
+        again.err.contains("keeps its name until it expires"),
         "{}",
         again.err
     );

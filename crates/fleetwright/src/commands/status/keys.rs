@@ -1,5 +1,6 @@
 //! A terminal that shows one screen after another, and reads single keys.
 
+use std::collections::VecDeque;
 use std::io::{self, IsTerminal as _, Read as _, Write as _};
 
 use crossterm::terminal;
@@ -30,6 +31,8 @@ pub(super) enum Key {
 /// The screen and the keys. It is put back when this is dropped.
 pub(super) struct Terminal {
     keys: mpsc::Receiver<Key>,
+    /// Keys that were pressed while the program waited for the server.
+    pressed: VecDeque<Key>,
 }
 
 impl Terminal {
@@ -43,14 +46,32 @@ impl Terminal {
         let (sender, keys) = mpsc::channel(MAX_KEYS);
         // A read cannot be cancelled: the thread ends with the process.
         std::thread::spawn(move || read_keys(&sender));
-        let terminal = Self { keys };
+        let terminal = Self {
+            keys,
+            pressed: VecDeque::new(),
+        };
         write(ENTER)?;
         Ok(terminal)
     }
 
     /// The next key; `None` when the input has ended.
     pub(super) async fn key(&mut self) -> Option<Key> {
-        self.keys.recv().await
+        match self.pressed.pop_front() {
+            Some(key) => Some(key),
+            None => self.keys.recv().await,
+        }
+    }
+
+    /// Waits until the user interrupts, or the input has ended. Other keys are kept for later.
+    pub(super) async fn interrupted(&mut self) {
+        while let Some(key) = self.keys.recv().await {
+            if key == Key::Interrupt {
+                return;
+            }
+            if self.pressed.len() < MAX_KEYS {
+                self.pressed.push_back(key);
+            }
+        }
     }
 
     /// Columns and lines.

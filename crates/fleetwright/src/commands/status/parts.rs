@@ -105,6 +105,12 @@ impl Parts {
         }
     }
 
+    /// With those beyond the reply.
+    pub(super) fn n_matching_pools(&self) -> usize {
+        let matching = self.pools["matching"].as_u64().unwrap_or_default();
+        usize::try_from(matching).unwrap_or(usize::MAX)
+    }
+
     /// The reply of the API, with the other parts beside it.
     pub(super) fn document(self) -> Value {
         let mut document = self.status;

@@ -377,7 +377,10 @@ fn pools(parts: &Parts, extent: Extent, room: usize, now: Timestamp) -> String {
         let pools = counted(count, kind);
         (count > 0 && !has_room).then_some(pools)
     };
-    let below = [more(n_busy, "more pool"), more(quiet, "quiet pool")];
+    // The server sends the first pools only.
+    let unread = parts.n_matching_pools().saturating_sub(all.len());
+    let unread = (unread > 0).then(|| counted(unread, "pool without trouble"));
+    let below = [more(n_busy, "more pool"), more(quiet, "quiet pool"), unread];
     let below: Vec<String> = below.into_iter().flatten().collect();
     let below = match below.as_slice() {
         [] => String::new(),

@@ -115,18 +115,27 @@ async fn show(
             _ = ended.recv() => Step::End,
             () = machine::pause(pace.every) => Step::Look,
         };
-        let read = match step {
+        let pool = match step {
             Step::End | Step::Act(Action::Quit) => return Ok(()),
             Step::Act(Action::Draw) => continue,
-            Step::Act(Action::Explain(pool)) => explain_pool(&pool, &mut choices, session).await,
-            Step::Look if choices.explained_pool().is_some() => {
-                let pool = choices.explained_pool().unwrap_or_default().to_owned();
-                explain_pool(&pool, &mut choices, session).await
+            Step::Act(Action::Explain(pool)) => Some(pool),
+            Step::Look => choices.explained_pool().map(str::to_owned),
+            Step::Act(Action::Read) => None,
+        };
+        let read = async {
+            match pool {
+                Some(pool) => explain_pool(&pool, &mut choices, session).await,
+                None => {
+                    let read = parts::read(&choices.query(), session).await;
+                    read.map(|read| parts = Some(read))
+                }
             }
-            Step::Act(Action::Read) | Step::Look => {
-                let read = parts::read(&choices.query(), session).await;
-                read.map(|read| parts = Some(read))
-            }
+        };
+        // A server that does not answer keeps nobody here.
+        let read = tokio::select! {
+            read = read => read,
+            () = terminal.interrupted() => return Ok(()),
+            _ = ended.recv() => return Ok(()),
         };
         error = read.err().map(|failure| failure.message);
     }

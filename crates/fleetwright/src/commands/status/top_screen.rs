@@ -200,7 +200,11 @@ impl Choices {
             true => String::new(),
             false => format!(", filter {:?}", self.search),
         };
-        lines.push(format!("Pools by {order}{filter}: {}", pools.len()));
+        let of_all = match parts.n_matching_pools() {
+            count if count > pools.len() => format!(" of {count}"),
+            _ => String::new(),
+        };
+        lines.push(format!("Pools by {order}{filter}: {}{of_all}", pools.len()));
         let room = height.saturating_sub(lines.len() + 1).max(1);
         // The cursor stays on the screen.
         let first = cursor.saturating_sub(room.saturating_sub(1));

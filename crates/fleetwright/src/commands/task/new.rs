@@ -406,14 +406,18 @@ impl NewTask {
         let now = session.now;
         let mut fields = SHAPE.read(self.file.as_deref())?;
         let payload = self.payload(fields.remove("payload"), packed, now)?;
-        let metadata = self.metadata(fields.remove("metadata"), &payload, session);
+        let metadata = self.metadata(fields.remove("metadata"), &payload, session)?;
         for name in ["deadline", "expires"] {
             let of_flag = self.deadline.as_ref().filter(|_| name == "deadline");
             let of_file = fields.get(name).and_then(Value::as_str);
             let Some(text) = of_flag.map(String::as_str).or(of_file) else {
                 continue;
             };
-            let moment = session.moment(&format!("--{name}"), text)?;
+            let place = match of_flag {
+                Some(_) => format!("--{name}"),
+                None => format!("`{name}` of --file"),
+            };
+            let moment = session.moment(&place, text)?;
             fields.insert(name.to_owned(), json!(moment.to_string()));
         }
         let in_a_day = now.plus_millis(DAY_MS).to_string();
@@ -446,10 +450,16 @@ impl NewTask {
         Ok(Value::Object(fields))
     }
 
-    fn metadata(&self, of_file: Option<Value>, payload: &Value, session: &Session) -> Value {
+    fn metadata(
+        &self,
+        of_file: Option<Value>,
+        payload: &Value,
+        session: &Session,
+    ) -> Result<Value, Failure> {
         let mut metadata = match of_file {
             Some(Value::Object(fields)) => fields,
-            Some(_) | None => Map::new(),
+            Some(_) => return Err(Failure::usage("`metadata` of --file must be a mapping")),
+            None => Map::new(),
         };
         let command = &payload["command"];
         let parts = command.as_array().into_iter().flatten();
@@ -476,7 +486,7 @@ impl NewTask {
             let cut: String = name.chars().take(MAX_NAME).collect();
             metadata.insert("name".to_owned(), json!(cut));
         }
-        Value::Object(metadata)
+        Ok(Value::Object(metadata))
     }
 
     fn payload(

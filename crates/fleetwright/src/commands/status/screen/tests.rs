@@ -115,6 +115,21 @@ fn few_pools_are_shown_however_small_the_screen_is() {
 }
 
 #[test]
+fn pools_beyond_the_reply_are_counted() {
+    for (matching, said) in [
+        (2, ""),
+        (3, "and 1 pool without trouble: fleetwright pool list"),
+    ] {
+        let mut parts = parts(&[], 0, 0);
+        parts.pools = json!({"pools": [pool(1, 1), pool(2, 1)], "matching": matching});
+        let all = Extent { all: true, ..USUAL };
+        let text = text(&parts, all, now());
+        assert_eq!(text.contains("without trouble"), matching > 2, "{text}");
+        assert!(text.contains(said), "{text}");
+    }
+}
+
+#[test]
 fn a_large_fleet_fits_one_screen() {
     for count in sizes_around("fleetwright::commands::status::screen::USUAL_HEIGHT", 24) {
         let mut parts = parts(&[], 0, 0);
