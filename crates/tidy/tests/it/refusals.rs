@@ -2,11 +2,12 @@
 //!
 //! `REFUSALS_PAGE=FILE` makes the test write the table as a page.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use regex::Regex;
 
-use crate::repository::{is_test, read, rust_files, shipped};
+use crate::repository::{crate_of, is_test, read, rust_files, shipped};
 
 /// Folders whose error enums are sent to callers of the API.
 const ERRORS: [&str; 8] = [
@@ -96,8 +97,8 @@ struct Rules {
     joined: Regex,
     subject: Regex,
     advice: Regex,
-    /// The beginnings of the texts in the API's table of advice.
-    advised: Vec<String>,
+    /// The API's table of advice, by the beginning of the text.
+    advised: Vec<(String, String)>,
 }
 
 impl Rules {
@@ -151,15 +152,19 @@ impl Rules {
     }
 
     /// The API has these texts in a table, with what to do.
-    fn is_advised(&self, text: &str) -> bool {
-        self.advised
+    fn advice(&self, text: &str) -> Option<&str> {
+        let row = self
+            .advised
             .iter()
-            .any(|beginning| text.starts_with(beginning))
+            .find(|(beginning, _)| text.starts_with(beginning));
+        row.map(|(_, advice)| advice.as_str())
     }
 
     fn problem(&self, refusal: &Refusal) -> Option<&'static str> {
         let is_excused = |(beginning, _): &(&str, &str)| refusal.text.starts_with(beginning);
-        if refusal.is_completed || self.is_advised(&refusal.text) || EXCUSED.iter().any(is_excused)
+        if refusal.is_completed
+            || self.advice(&refusal.text).is_some()
+            || EXCUSED.iter().any(is_excused)
         {
             return None;
         }
@@ -193,13 +198,13 @@ const ADVICE: &str = r"(?x)
     | `fleetwright\ | \ --[a-z] | \bTry\ again
     | \{(?:\d?|bad|error|problem|problems|why|reason|refusal|invalid|text|message|cause)(?::[^}]*)?\}\.?$";
 
-fn advised() -> Vec<String> {
+fn advised() -> Vec<(String, String)> {
     let table = read("crates/server/src/api/advice.rs");
     let (_, table) = table.split_once("const TEXTS").unwrap();
     let (table, _) = table.split_once("];").unwrap();
-    let row = Regex::new(r#"\(\s*"([^"]+)","#).unwrap();
-    row.captures_iter(table)
-        .map(|row| row[1].to_owned())
+    let row = Regex::new(r#"\(\s*"([^"]+)",\s*"([^"]+)""#).unwrap();
+    let rows = row.captures_iter(table);
+    rows.map(|row| (row[1].to_owned(), row[2].to_owned()))
         .collect()
 }
 
@@ -237,31 +242,51 @@ fn refusals(rules: &Rules) -> Vec<Refusal> {
         .collect()
 }
 
-fn page(refusals: &[Refusal]) -> String {
-    let mut page = "# Messages\n\nAll refusals of the API and the command line. `{…}` stands for a \
-                    value. The API adds the name of a missing thing, and the command that lists \
-                    what exists; the command line prints a hint.\n\n| Message | Source |\n|---|---|\n"
+/// By the part of the program. A page of Markdown would take `{id}` and `<..>` for its own.
+fn page(rules: &Rules, refusals: &[Refusal]) -> String {
+    let mut page = "# Messages\n\nThe refusals of the API and the command line, with `{…}` for a \
+                    value. For a missing thing, the API adds the command that lists what exists \
+                    (`advice`); the command line prints it as a hint.\n"
         .to_owned();
-    let mut rows: Vec<(String, &str)> = refusals
-        .iter()
-        .map(|it| {
-            (
-                it.text.replace('|', "\\|").replace("\\n", " "),
-                it.path.as_str(),
-            )
-        })
-        .collect();
-    rows.sort();
-    rows.dedup();
-    for (text, path) in rows {
-        writeln!(
-            page,
-            "| {text} | `{}` |",
-            path.trim_start_matches("crates/")
-        )
-        .unwrap();
+    let mut of_parts: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for refusal in refusals {
+        let part = match crate_of(&refusal.path) {
+            "fleetwright" => "The command line",
+            _ => "The API",
+        };
+        let text = refusal
+            .text
+            .replace("\\n", " ")
+            .replace("{{", "{")
+            .replace("}}", "}");
+        of_parts
+            .entry(part)
+            .or_default()
+            .insert(text.trim().to_owned());
+    }
+    for (part, texts) in of_parts {
+        writeln!(page, "\n## {part}\n").unwrap();
+        for text in texts {
+            let advice = rules.advice(&text).map(|advice| format!(" — {advice}"));
+            let advice = advice.unwrap_or_default();
+            writeln!(page, "- {}{}", escaped(&text), escaped(&advice)).unwrap();
+        }
     }
     page
+}
+
+fn escaped(text: &str) -> String {
+    let parts = text
+        .split('`')
+        .enumerate()
+        .map(|(number, part)| match number % 2 {
+            0 => part
+                .replace('<', "&lt;")
+                .replace('*', "\\*")
+                .replace('[', "\\["),
+            _ => format!("`{part}`"),
+        });
+    parts.collect()
 }
 
 #[test]
@@ -276,7 +301,7 @@ fn every_refusal_says_what_happened_to_what_and_what_to_do() {
     let wrong: Vec<String> = wrong.collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     if let Some(file) = std::env::var_os("REFUSALS_PAGE") {
-        std::fs::write(file, page(&refusals)).unwrap();
+        std::fs::write(file, page(&rules, &refusals)).unwrap();
     }
 }
 
