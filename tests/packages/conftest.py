@@ -9,6 +9,7 @@ from machine import Machine
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 CACHE = CHECKOUT / ".check/packaging"
+DEBIAN_NAMES = {"x86_64": "amd64", "aarch64": "arm64"}
 ARCHITECTURES = os.environ.get("ARCHITECTURES", "x86_64 aarch64").split()
 
 
