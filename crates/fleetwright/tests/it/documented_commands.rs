@@ -43,6 +43,41 @@ const BLOCKS: &[(&str, &str, Way)] = &[
         Way::Skip("needs half a minute, and more workers than `up` has by default"),
     ),
     (
+        "docs/install.md",
+        "sudo apt install",
+        Way::Skip("is run by the tests of packages"),
+    ),
+    (
+        "docs/install.md",
+        "sudo fleetwright doctor",
+        Way::Skip("is run by the tests of packages"),
+    ),
+    (
+        "docs/install.md",
+        "pip install",
+        Way::Skip("is run by the tests of packages"),
+    ),
+    (
+        "docs/install.md",
+        "tar -xzf",
+        Way::Skip("is run by the tests of packages"),
+    ),
+    (
+        "docs/install.md",
+        "docker buildx",
+        Way::Skip("needs Docker; the tests of packages build the image with Buildah"),
+    ),
+    (
+        "docs/install.md",
+        "kubectl apply",
+        Way::Skip("needs a cluster; the tests of packages check the manifests"),
+    ),
+    (
+        "docs/install.md",
+        "cargo install",
+        Way::Skip("builds a release"),
+    ),
+    (
         "docs/images.md",
         "fleetwright image create",
         Way::Skip("is run by the tests of builds of images"),
