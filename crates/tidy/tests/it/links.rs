@@ -11,12 +11,13 @@ use crate::words::markdown_files;
 /// The contents of the site.
 const CONTENTS: &str = "docs/SUMMARY.md";
 /// Pages that `scripts/book` writes: README as the first page, and the reference.
-const WRITTEN_BY_THE_BUILD: [&str; 6] = [
+const WRITTEN_BY_THE_BUILD: [&str; 7] = [
     "introduction.md",
     "reference/api.md",
     "reference/commands.md",
     "reference/configuration.md",
     "reference/events.md",
+    "reference/messages.md",
     "reference/metrics.md",
 ];
 
