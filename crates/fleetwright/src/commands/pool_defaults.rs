@@ -27,13 +27,9 @@ pub(super) async fn complete(
     let Some(found) = found else {
         let names = listed.iter().filter_map(|it| it["providerId"].as_str());
         let near = rules::did_you_mean(&provider, names);
-        let failure = Failure::new(
-            Exit::NotFound,
-            format!(
-                "no pool was created: provider {provider} does not exist{near}. `fleetwright provider list` shows what exists"
-            ),
-        );
-        return Err(failure.with_hint("`fleetwright provider list` lists the providers"));
+        let text = format!("no pool was created: provider {provider} does not exist{near}");
+        return Err(Failure::new(Exit::NotFound, text)
+            .with_hint("`fleetwright provider list` lists what exists"));
     };
     let kind = found["providerType"].as_str().unwrap_or_default();
     let config = fields.entry("config").or_insert_with(|| json!({}));
