@@ -25,6 +25,7 @@ Besides Google's API:
     POST /_fake/forget-requests     forgets the request ids
     POST /_fake/settle              lets time pass: operations go on
     GET  /_fake/instances           all machines
+    POST /_fake/console/<id>        what the machine wrote to its console: {"text": …}
     GET  /_fake/disks               the names of all disks
     POST /_fake/disk-time           {"time"}: when disks are made and detached from now on
     GET  /_fake/image/NAME          size and content of this image's disk
@@ -143,6 +144,7 @@ class World:
         self.calls = []
         self.tokens = set()
         self.instances = {}  # By project, zone and name.
+        self.consoles = {}  # What machines wrote, by their id.
         self.disks = {}  # By project, zone and name.
         self.disk_time = None  # When disks were made, if not now.
         self.operations = {}  # By project, zone and name.
@@ -417,6 +419,8 @@ class Handler(BaseHTTPRequestHandler):
                 return metadata(world, name, rest, query, flavor, identity)
             case ["notice", identifier]:
                 world.notices.add(identifier)
+            case ["console", identifier]:
+                world.consoles[identifier] = body["text"]
             case ["instances"]:
                 return list(world.instances.values())
             case ["disks"]:

@@ -175,6 +175,20 @@ def delete_disk(world, project, zone, name, fault):
     return world.operate(project, zone, "delete", disk["id"], disk["selfLink"], fault, goes)
 
 
+def console(world, project, zone, name, port):
+    """The last MB that a machine wrote to a serial port. Positions count bytes since its start."""
+    instance = world.find(project, zone, name)
+    text = world.consoles.get(instance["id"], "") if port == "1" else ""
+    start = max(len(text) - 1_048_576, 0)
+    return {
+        "kind": "compute#serialPortOutput",
+        "selfLink": f"{instance['selfLink']}/serialPort",
+        "contents": text[start:],
+        "start": str(start),
+        "next": str(len(text)),
+    }
+
+
 def delete(world, project, zone, name, fault):
     instance = world.find(project, zone, name)
     instance["status"] = "STOPPING"
@@ -299,6 +313,10 @@ def compute(world, method, parts, query, body):
             return "instances.list", instances
         case ("GET", "zones", zone, "instances", name):
             return "instances.get", lambda _: world.find(project, zone, name)
+        case ("GET", "zones", zone, "instances", name, "serialPort"):
+            port = query.get("port", "1")
+            make = lambda _: console(world, project, zone, name, port)  # noqa: E731
+            return "instances.getSerialPortOutput", make
         case ("DELETE", "zones", zone, "instances", name):
             return "instances.delete", lambda it: delete(world, project, zone, name, it)
         case ("GET", "zones", zone, "disks"):

@@ -7,6 +7,7 @@
 
 mod client;
 mod config;
+mod console;
 mod error;
 mod identity;
 mod identity_keys;

@@ -41,6 +41,7 @@ mod tests;
 mod vendor;
 mod vendor_keys;
 mod worker_creator;
+mod worker_log;
 
 pub use aws::{AwsConfig, AwsProvider, BadAwsConfig};
 pub use azure::{AzureConfig, AzureProvider, BadAzureConfig};
@@ -90,3 +91,4 @@ pub use strategy_client::{AskError, StrategyClient, StrategyContext, StrategySet
 pub use taskcluster_record::{Record, Severity, TARGET};
 pub use vendor_keys::{KeyVendor, UnknownKey};
 pub use worker_creator::{WorkerCreator, WorkerOrder};
+pub use worker_log::{LogEnd, MAX_WORKER_LOG_BYTES, WorkerLog};

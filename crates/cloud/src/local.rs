@@ -15,6 +15,7 @@ mod rooted;
 mod tests;
 mod unpack;
 
+use std::io;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -27,13 +28,14 @@ use domain::worker::Worker;
 use serde::Deserialize;
 use serde_json::Value;
 
+use self::folder::WorkerFolder;
 use self::host::{Host, Step};
 use self::order::Order;
 use crate::provider::refuse_if_any;
 use crate::{
     CloudError, ConfiguredRegion, CostPerHour, IdentityClaim, ImageTarget, LaunchError,
     LaunchOrder, LaunchedMachine, Machines, OwnedPage, Proof, Provider, ProviderContext, Region,
-    SetupError, Sighting, Verification, VerifyError,
+    SetupError, Sighting, Verification, VerifyError, WorkerLog,
 };
 
 const SCHEMA: &str = "fleetwright/v1/config-local.json";
@@ -139,6 +141,19 @@ impl Machines for LocalProvider {
     async fn look(&self, workers: &[Worker]) -> Result<Vec<(WorkerKey, Sighting)>, CloudError> {
         let keys: Vec<WorkerKey> = workers.iter().map(|worker| worker.key.clone()).collect();
         self.run(move |host| host.look(keys)).await?
+    }
+
+    async fn read_log(&self, worker: &Worker) -> Result<WorkerLog, CloudError> {
+        let key = worker.key.clone();
+        self.run(move |host| {
+            let root = host.known_root()?;
+            let folder = WorkerFolder::of(&root, &key);
+            folder.map_or(Ok(WorkerLog::Missing), |folder| {
+                folder.log_end().map(WorkerLog::Kept)
+            })
+        })
+        .await?
+        .map_err(|error: io::Error| CloudError::Unavailable(error.to_string()))
     }
 
     fn look_batch(&self) -> usize {

@@ -21,7 +21,7 @@ use crate::{
     CallBudget, CloudError, ConfiguredRegion, Fills, IdentityClaim, ImageTarget, LaunchError,
     LaunchOrder, LaunchedMachine, Leftover, Machines, OwnedPage, Place, PlacesUnknown,
     PoolResourceMaker, Proof, Provider, Region, SetupError, Sighting, ValidateError, Verification,
-    VerifyError, WorkerCreator, WorkerDeclarer, WorkerOrder,
+    VerifyError, WorkerCreator, WorkerDeclarer, WorkerLog, WorkerOrder,
 };
 
 /// Longest text of a panic in an error.
@@ -288,6 +288,10 @@ impl Machines for PanicGuard {
 
     async fn look(&self, workers: &[Worker]) -> Result<Vec<(WorkerKey, Sighting)>, CloudError> {
         lost(self.caught("look", self.inner().look(workers)).await)
+    }
+
+    async fn read_log(&self, worker: &Worker) -> Result<WorkerLog, CloudError> {
+        lost(self.caught("read_log", self.inner().read_log(worker)).await)
     }
 
     fn look_batch(&self) -> usize {

@@ -23,7 +23,9 @@ use serde_json::{Map, Value, json};
 use crate::cloud_error::CloudError;
 use crate::place::{ConfiguredRegion, Fills, Place, PlacesUnknown};
 use crate::region::Region;
-use crate::{CallBudget, ImageTarget, Leftover, PoolResourceMaker, Sighting, WorkerCreator};
+use crate::{
+    CallBudget, ImageTarget, Leftover, PoolResourceMaker, Sighting, WorkerCreator, WorkerLog,
+};
 
 /// Pages of a list of machines at most: a longer list is treated as endless.
 const MAX_OWNED_PAGES: usize = 1_000;
@@ -172,6 +174,11 @@ pub trait Machines: Send + Sync {
     /// The state of these workers' machines, at most `look_batch` of them. Nothing is known about a
     /// worker that the answer leaves out.
     async fn look(&self, workers: &[Worker]) -> Result<Vec<(WorkerKey, Sighting)>, CloudError>;
+
+    /// What the worker wrote: the output of its process, or the console of its machine.
+    async fn read_log(&self, _worker: &Worker) -> Result<WorkerLog, CloudError> {
+        Ok(WorkerLog::NotKept)
+    }
 
     /// Workers that one `look` takes.
     fn look_batch(&self) -> usize {

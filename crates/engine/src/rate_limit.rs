@@ -19,7 +19,7 @@ use cloud::{
     CallBudget, CloudError, Fills, IdentityClaim, LaunchError, LaunchOrder, LaunchedMachine,
     Leftover, Machines, OwnedPage, Place, PlacesUnknown, PoolResourceMaker, Proof, Provider,
     Region, SetupError, Sighting, ValidateError, Verification, VerifyError, WorkerCreator,
-    WorkerDeclarer, with_notes,
+    WorkerDeclarer, WorkerLog, with_notes,
 };
 use contract::Invalid;
 use domain::id::{LaunchToken, ProviderId, WorkerGroup, WorkerKey};
@@ -420,6 +420,14 @@ impl Machines for RateLimitedProvider {
         let region = self.region_of_all(workers);
         let look = self.limited().look(workers);
         let answer = self.call(&region, CallKind::Read, look, is_throttled);
+        answer.await.map_err(CloudError::Throttled)?
+    }
+
+    async fn read_log(&self, worker: &Worker) -> Result<WorkerLog, CloudError> {
+        let region = self.region_of(&worker.key.group);
+        let read = self.limited().read_log(worker);
+        // Clouds limit these calls apart from others: a reader of logs slows no fleet.
+        let answer = self.call(&region, CallKind::Read, read, |_| false);
         answer.await.map_err(CloudError::Throttled)?
     }
 

@@ -14,6 +14,7 @@ mod relayed_host;
 mod renewal;
 mod selected_workers;
 mod take_over;
+mod worker_log;
 mod worker_place;
 
 pub use declared_workers::{declare, remove, update_declaration};
@@ -32,6 +33,7 @@ pub use selected_workers::{
 pub use take_over::{
     Inheritance, InheritanceResult, Inherited, InheritedWorker, MAX_INHERITED, take_over,
 };
+pub use worker_log::read_worker_log;
 pub use worker_place::Declaration;
 
 use std::sync::Arc;

@@ -56,6 +56,7 @@ pub(crate) mod up;
 pub(crate) mod version;
 pub(crate) mod wait;
 pub(crate) mod worker;
+mod worker_log;
 mod worker_name;
 
 use crate::session::{Confirmed, Consent, Limit, Session};

@@ -26,7 +26,7 @@ use super::{instance_types, launch};
 use crate::several_calls::{run_together, successes};
 use crate::{
     CloudError, LaunchError, LaunchOrder, LaunchedMachine, Leftover, MachineEnd, Machines,
-    OwnedPage, Region, Sighting,
+    OwnedPage, Region, Sighting, WorkerLog,
 };
 
 /// Prices are asked for this product only: a launch config does not say which system its image
@@ -139,6 +139,10 @@ impl Machines for AwsProvider {
         }
         let seen = successes(&self.id, run_together(looks).await)?;
         Ok(seen.into_iter().flatten().collect())
+    }
+
+    async fn read_log(&self, worker: &Worker) -> Result<WorkerLog, CloudError> {
+        self.read_console(worker).await
     }
 
     fn look_batch(&self) -> usize {
@@ -274,7 +278,11 @@ impl AwsProvider {
     }
 
     /// The machines with these ids that EC2 knows.
-    async fn find_known(&self, region: &str, ids: &[&str]) -> Result<Vec<Reservation>, Ec2Error> {
+    pub(super) async fn find_known(
+        &self,
+        region: &str,
+        ids: &[&str],
+    ) -> Result<Vec<Reservation>, Ec2Error> {
         match self.find_all(region, ids).await {
             Err(error) if error.is_unknown_instance() && ids.len() == 1 => Ok(Vec::new()),
             // `InstanceId` with an unknown id fails the call; a filter ignores unknown ids.
@@ -348,6 +356,14 @@ impl AwsProvider {
         let by_id = Parameters::default().with_list("InstanceId", ids);
         let answer: DescribeInstances = self.ec2.call(region, "DescribeInstances", &by_id).await?;
         Ok(answer.reservation_set.items)
+    }
+
+    /// Whether we made the machine, or took it over for this worker.
+    pub(super) fn is_machine_of(&self, worker: &Worker, instance: &Instance) -> bool {
+        let is_inherited = || {
+            worker.terms.taken_over && tags::is_of_taskcluster(&instance.tag_set.items, &self.id)
+        };
+        self.has_our_tags(instance) || is_inherited()
     }
 
     pub(super) fn has_our_tags(&self, instance: &Instance) -> bool {

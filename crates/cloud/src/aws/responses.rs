@@ -17,6 +17,12 @@ pub(crate) struct DescribeInstances {
 }
 
 #[derive(Debug, Deserialize)]
+pub(crate) struct GetConsoleOutput {
+    /// In base64; absent before the first output.
+    pub(crate) output: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DescribeVolumes {
     #[serde(default)]

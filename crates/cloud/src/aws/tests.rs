@@ -1,6 +1,7 @@
 //! Tests of the `aws` provider.
 
 mod chain;
+mod console;
 mod images;
 mod images_on_moto;
 mod launching;

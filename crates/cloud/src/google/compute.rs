@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::error::GOOGLE;
 use super::responses::{
-    AggregatedInstances, Disk, Instance, List, Operation, ServiceAccount, Zone,
+    AggregatedInstances, Disk, Instance, List, Operation, SerialOutput, ServiceAccount, Zone,
 };
 use crate::vendor::{Ask, AskOperation, Content, Page, Progress, Rest, VendorError, all_pages};
 
@@ -19,6 +19,8 @@ pub(super) const PAGE: u32 = 500;
 pub(super) const MAX_PAGES: usize = 200;
 /// Time limit of an insert. The calls of one launch run beside each other, within a minute.
 const INSERT_LIMIT: Duration = Duration::from_secs(25);
+/// The serial port to which a machine writes its console.
+const CONSOLE_PORT: u32 = 1;
 /// The members of machines that are read from lists.
 const LISTED: &str = "id,name,zone,status,statusMessage,machineType,labels,scheduling,\
                       creationTimestamp";
@@ -57,6 +59,17 @@ impl Compute {
     ) -> Result<Option<Instance>, VendorError> {
         let path = self.path(&["zones", zone, "instances", id]);
         self.optional(Ask::get(&path).with_query("fields", LISTED))
+            .await
+    }
+
+    /// What the machine wrote to its console, at most the last MB; `None`: it does not exist.
+    pub(super) async fn console(
+        &self,
+        zone: &str,
+        id: &str,
+    ) -> Result<Option<SerialOutput>, VendorError> {
+        let path = self.path(&["zones", zone, "instances", id, "serialPort"]);
+        self.optional(Ask::get(&path).with_query("port", CONSOLE_PORT))
             .await
     }
 

@@ -22,8 +22,8 @@ use crate::price_file::Market;
 use crate::several_calls::{run_together, successes};
 use crate::vendor::{Progress, VendorError};
 use crate::{
-    CloudError, LaunchError, LaunchOrder, LaunchedMachine, Leftover, MachineEnd, Machines,
-    OwnedMachine, OwnedPage, Region, Sighting,
+    CloudError, LaunchError, LaunchOrder, LaunchedMachine, Leftover, LogEnd, MachineEnd, Machines,
+    OwnedMachine, OwnedPage, Region, Sighting, WorkerLog,
 };
 
 /// Workers that one look takes, each by one call or two.
@@ -123,6 +123,22 @@ impl Machines for GoogleProvider {
         successes(&self.id, results)
     }
 
+    /// Looks before it reads: a row may be wrong, for example after a database was restored, and
+    /// machines that are not ours may write secrets of others.
+    async fn read_log(&self, worker: &Worker) -> Result<WorkerLog, CloudError> {
+        let (zone, id) = (worker.key.group.as_str(), worker.key.id.as_str());
+        let Some(instance) = self.compute.instance(zone, id).await? else {
+            return Ok(WorkerLog::Missing);
+        };
+        if !self.is_of(worker, &instance) {
+            return Err(not_ours(zone, id));
+        }
+        let console = self.compute.console(zone, id).await?;
+        Ok(console.map_or(WorkerLog::Missing, |console| {
+            WorkerLog::Kept(LogEnd::of(console.contents.into_bytes()))
+        }))
+    }
+
     fn look_batch(&self) -> usize {
         LOOK_BATCH
     }
@@ -176,8 +192,7 @@ impl Machines for GoogleProvider {
             return Ok(());
         };
         if !self.is_of(worker, &instance) {
-            let refused = format!("instance {id} in {zone} does not have our labels");
-            return Err(CloudError::Refused(refused));
+            return Err(not_ours(zone, id));
         }
         self.compute.delete_instance(zone, id).await?;
         self.listing.forget().await;
@@ -383,6 +398,10 @@ fn operation_of(row: &Row) -> Option<String> {
 
 fn ended(why: &str) -> Sighting {
     Sighting::Ended(MachineEnd::because(Some(why.to_owned())))
+}
+
+fn not_ours(zone: &str, id: &str) -> CloudError {
+    CloudError::Refused(format!("instance {id} in {zone} does not have our labels"))
 }
 
 fn not_served(zone: &str) -> String {

@@ -28,6 +28,12 @@ pub(super) struct Instance {
 }
 
 #[derive(Debug, Deserialize)]
+pub(super) struct SerialOutput {
+    #[serde(default)]
+    pub(super) contents: String,
+}
+
+#[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct AggregatedInstances {
     /// By `zones/<zone>`.

@@ -1,6 +1,7 @@
 //! Tests of the `google` provider, on a fake of Google or with scripted answers.
 
 mod bids;
+mod console;
 mod contract;
 mod credentials;
 mod fake;

@@ -14,11 +14,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use domain::id::{LaunchToken, PoolId, WorkerGroup, WorkerId, WorkerKey};
 use domain::time::{DAY_MS, HOUR_MS, Timestamp};
+use nix::fcntl::OFlag;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::process::Process;
+use crate::{LogEnd, MAX_WORKER_LOG_BYTES};
 
 /// The variable with the path of the identity file, by which a worker process is found again.
 pub(super) const IDENTITY_VARIABLE: &str = "FLEETWRIGHT_IDENTITY";
@@ -222,6 +224,19 @@ impl WorkerFolder {
         private().append(true).create(true).open(self.log_file())
     }
 
+    /// The end of the output of the process, also of the part that was moved.
+    pub(super) fn log_end(&self) -> io::Result<LogEnd> {
+        // A byte more than is passed on shows that there is more.
+        let wanted = MAX_WORKER_LOG_BYTES + 1;
+        let mut end = read_end(&self.log_file(), wanted)?;
+        if end.len() < wanted {
+            let mut before = read_end(&self.path.join(OLD_LOG), wanted - end.len())?;
+            before.append(&mut end);
+            end = before;
+        }
+        Ok(LogEnd::of(end))
+    }
+
     pub(super) fn set_process(&self, process: &Process) -> io::Result<()> {
         write_json(&self.path, PROCESS, process)
     }
@@ -304,11 +319,8 @@ impl WorkerFolder {
 
     /// Cuts the log of a running process if it is too large.
     pub(super) fn cut_log(&self) -> io::Result<()> {
-        let Ok(mut log) = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(self.log_file())
-        else {
+        let opened = open_regular(OpenOptions::new().read(true).write(true), &self.log_file())?;
+        let Some(mut log) = opened else {
             return Ok(());
         };
         let length = log.metadata()?.len();
@@ -318,13 +330,21 @@ impl WorkerFolder {
         log.seek(SeekFrom::Start(length.saturating_sub(KEPT_LOG_BYTES)))?;
         let mut end = Vec::new();
         (&mut log).take(KEPT_LOG_BYTES).read_to_end(&mut end)?;
-        let old = private()
-            .create(true)
-            .truncate(true)
-            .open(self.path.join(OLD_LOG));
-        old?.write_all(&end)?;
+        self.replace_old_log(&end)?;
         // The process appends, so it continues at the new end.
         log.set_len(0)
+    }
+
+    /// By a new file: the process may have put a link in the place of the old one.
+    fn replace_old_log(&self, end: &[u8]) -> io::Result<()> {
+        let fresh = self.path.join(format!(".{OLD_LOG}"));
+        match fs::remove_file(&fresh) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = private().create_new(true).open(&fresh)?;
+        file.write_all(end)?;
+        fs::rename(&fresh, self.path.join(OLD_LOG))
     }
 }
 
@@ -336,6 +356,35 @@ fn delete_unfinished(path: &Path, name: &str, now: Timestamp) {
         // A folder that cannot be deleted now is deleted at the next look.
         let _ = fs::remove_dir_all(path);
     }
+}
+
+/// At most this many of the last bytes of a file; none if it does not exist.
+fn read_end(path: &Path, max_bytes: usize) -> io::Result<Vec<u8>> {
+    let Some(mut file) = open_regular(OpenOptions::new().read(true), path)? else {
+        return Ok(Vec::new());
+    };
+    let max_bytes = max_bytes as u64;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(max_bytes)))?;
+    let mut end = Vec::new();
+    file.take(max_bytes).read_to_end(&mut end)?;
+    Ok(end)
+}
+
+/// `None`: it does not exist. The process can replace the files of its folder: a link is not
+/// followed, for it may lead to files that the process cannot read, and a pipe is not waited for.
+fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<Option<File>> {
+    let flags = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits();
+    let file = match options.custom_flags(flags).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    if !file.metadata()?.is_file() {
+        let text = format!("{} is not a file", path.display());
+        return Err(io::Error::other(text));
+    }
+    Ok(Some(file))
 }
 
 fn private() -> OpenOptions {
@@ -358,7 +407,7 @@ pub(super) fn write_json(folder: &Path, name: &str, value: &impl Serialize) -> i
 /// `None`: the file does not exist or is not ours.
 pub(super) fn read_json<T: DeserializeOwned>(folder: &Path, name: &str) -> Option<T> {
     let mut text = String::new();
-    let file = File::open(folder.join(name)).ok()?;
+    let file = open_regular(OpenOptions::new().read(true), &folder.join(name)).ok()??;
     file.take(MAX_RECORD_BYTES).read_to_string(&mut text).ok()?;
     serde_json::from_str(&text).ok()
 }

@@ -3,6 +3,7 @@
 mod crash;
 mod found;
 mod images;
+mod logs;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -313,7 +313,25 @@ fn worker_text(reply: &Value) -> String {
         };
         format!("{at}  {}\n", line["text"].as_str().unwrap_or_default())
     });
-    lines.collect()
+    lines.chain(log_line(reply)).collect()
+}
+
+/// Where the cause may be, of a launched worker that ended before it registered.
+fn log_line(reply: &Value) -> Option<String> {
+    let never_registered = reply["state"] == "stopped"
+        && reply["launch"].is_object()
+        && reply["life"]["registered"].is_null();
+    let name = ["workerPoolId", "workerGroup", "workerId"].map(|key| reply[key].as_str());
+    let [Some(pool), Some(group), Some(id)] = name else {
+        return None;
+    };
+    never_registered.then(|| {
+        let padding = " ".repeat(MOMENT_LENGTH);
+        format!(
+            "{padding}  it never registered: `fleetwright worker log {pool}/{group}/{id}` has what it \
+             wrote, if its provider keeps logs\n"
+        )
+    })
 }
 
 /// The length of `2026-11-21 06:19:13Z`.
@@ -334,6 +352,27 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_worker_that_never_registered_has_its_log_as_the_next_step() {
+        let explained = |state: &str, registered: Value, launch: Value| {
+            worker_text(&json!({
+                "workerPoolId": "demo/x", "workerGroup": "here", "workerId": "w1",
+                "state": state, "life": {"registered": registered}, "launch": launch,
+                "story": [{"time": null, "text": "now it is here"}],
+            }))
+        };
+        let text = explained("stopped", Value::Null, json!({}));
+        let command = "it never registered: `fleetwright worker log demo/x/here/w1` has what";
+        assert!(text.contains(command), "{text}");
+        for text in [
+            explained("running", Value::Null, json!({})),
+            explained("stopped", json!("2026-11-21T06:19:13.123Z"), json!({})),
+            explained("stopped", Value::Null, Value::Null),
+        ] {
+            assert!(text.ends_with("now it is here\n"), "{text}");
+        }
+    }
 
     #[test]
     fn a_pool_is_explained_from_now_to_the_past_with_launches() {

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::body::{Shape, json_argument, set};
 use super::selected_workers::{self, End, Selection};
 use super::worker_name::{LIST_COMMAND, Name};
-use super::{Confirmed, Limit, Session, name, named_workers, runs};
+use super::{Confirmed, Limit, Session, name, named_workers, runs, worker_log};
 use crate::client::{Call, FLEETWRIGHT, QUEUE, WORKER_MANAGER};
 use crate::failure::{Exit, Failure};
 use crate::input::read_text;
@@ -53,6 +53,12 @@ pub(crate) enum Verb {
     #[command(visible_alias = "terminate")]
     Remove(Confirmed<Name>),
     ShouldTerminate(Name),
+    /// Show what a worker or its machine wrote, to see why it failed or never registered
+    ///
+    /// The output of the process (provider `local`), or the console of the machine (`aws`,
+    /// `google`): at most the last 256 KiB. Other providers keep no logs. `task log` shows the logs
+    /// of tasks.
+    Log(Name),
     Runs {
         #[command(flatten)]
         worker: Name,
@@ -235,6 +241,7 @@ pub(crate) async fn run(verb: Verb, session: &Session) -> Result<(), Failure> {
                 .order(&call, &format!("removed worker {name}"))
                 .await
         }
+        Verb::Log(worker) => worker_log::print(&worker, session).await,
         Verb::Runs { worker, limit } => runs::of_worker(worker.parts(), &limit, session).await,
         Verb::ShouldTerminate(worker) => should_terminate(&worker, session).await,
         Verb::Quarantine {

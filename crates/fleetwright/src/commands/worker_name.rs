@@ -112,6 +112,13 @@ impl Name {
         Call::get(FLEETWRIGHT, &segments).to(format!("explain worker {self}"))
     }
 
+    pub(super) fn log(&self) -> Call {
+        let segments = ["worker-log", &self.pool, &self.group, &self.id];
+        Call::get(FLEETWRIGHT, &segments)
+            .to(format!("show the log of worker {self}"))
+            .list_command(LIST_COMMAND)
+    }
+
     pub(super) fn read(&self) -> Call {
         Call::get(WORKER_MANAGER, &self.segments())
             .to(format!("show worker {self}"))

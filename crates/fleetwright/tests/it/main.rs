@@ -56,5 +56,6 @@ mod task;
 mod task_runs;
 mod tree;
 mod up;
+mod worker_log;
 mod worker_runs;
 mod world;

@@ -14,11 +14,14 @@ mod sign_in_links;
 mod status;
 mod waits;
 mod what_if;
+mod worker_log;
 
 pub(super) use images::ENDPOINTS as IMAGES;
 pub(super) use lists::ENDPOINTS as LISTS;
 
 use contract::patterns::{DIGITS, GENERIC_ID, SLUGID, WORKER_POOL_ID};
+
+use engine::artifacts::LOG_CONTENT_TYPE;
 
 use super::endpoint::Verb::Get;
 use super::endpoint::{
@@ -143,6 +146,21 @@ pub const ENDPOINTS: &[Endpoint] = &[
     .scope("fleetwright:explain:<workerPoolId>")
     .about(REASONS, "Explain a worker")
     .describe("Why the worker was launched, what happened to it, and why it was asked to stop."),
+    on(
+        "workerLog",
+        Get,
+        "/worker-log/<workerPoolId>/<workerGroup>/<workerId>",
+    )
+    .runs(|call| Box::pin(worker_log::read(call)))
+    .streams(LOG_CONTENT_TYPE)
+    .scope("fleetwright:read-worker-log:<workerPoolId>")
+    .about(REASONS, "Read the log of a worker")
+    .describe(
+        "The output of the process of the worker (`local`) or the console of its machine (`aws`, \
+         `google`), not the logs of its tasks: at most the last 256 KiB, after a line that says \
+         so if the log is longer. Other providers keep no logs. Control characters stay as the \
+         worker wrote them.",
+    ),
     on("explainTask", Get, "/explain/task/<taskId>")
         .runs(|call| Box::pin(explain_task::task(call)))
         .output("explain-task-response.json")

@@ -187,6 +187,11 @@ fn event_cases() -> Vec<Case> {
             "fleetwright:/explain/worker/pp%2Fee/g/w",
             &["fleetwright:explain:pp/ee"],
         ),
+        case(
+            "workerLog",
+            "fleetwright:/worker-log/pp%2Fee/g/w",
+            &["fleetwright:read-worker-log:pp/ee"],
+        ),
         case("cost", "fleetwright:/cost", &["fleetwright:read-cost:all"]),
         case(
             "costOfPool",

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use cloud::{
     CloudError, FakeCloud, FakeSettings, IdentityClaim, ImageTarget, LaunchError, LaunchOrder,
     LaunchedMachine, Leftover, MachineEnd, Machines, OwnedPage, PoolResourceMaker, Proof, Provider,
-    ProviderContext, Region, Sighting, ValidateError, Verification, VerifyError,
+    ProviderContext, Region, Sighting, ValidateError, Verification, VerifyError, WorkerLog,
 };
 use contract::{Invalid, Schemas};
 use domain::id::{LaunchToken, WorkerGroup, WorkerKey};
@@ -42,6 +42,8 @@ pub(crate) struct TestCloud {
     pub(crate) refresh_permits: Mutex<Option<Arc<Semaphore>>>,
     /// Another process ends the machines of this group.
     pub(crate) elsewhere: Mutex<Option<WorkerGroup>>,
+    /// The logs of all its workers. Without it, the cloud answers as the fake one.
+    pub(crate) log: Mutex<Option<Result<WorkerLog, CloudError>>>,
     /// Leftovers for the next removal, and the number of removals.
     leftovers: Mutex<(Vec<Leftover>, usize)>,
     /// Why the cloud cannot make the machines that it has accepted.
@@ -105,6 +107,7 @@ impl TestCloud {
             refresh_permits: Mutex::default(),
             meeting: Mutex::default(),
             elsewhere: Mutex::default(),
+            log: Mutex::default(),
             leftovers: Mutex::default(),
             not_made: Mutex::default(),
         })
@@ -232,6 +235,14 @@ impl Machines for TestCloud {
             happening.await;
         }
         seen
+    }
+
+    async fn read_log(&self, worker: &Worker) -> Result<WorkerLog, CloudError> {
+        let log = self.log.lock().unwrap().clone();
+        match log {
+            Some(log) => log,
+            None => self.fake.read_log(worker).await,
+        }
     }
 
     fn look_batch(&self) -> usize {

@@ -177,6 +177,7 @@ mod wait_chaos;
 mod websocktunnel;
 mod what_if;
 mod worker_launch_config;
+mod worker_log;
 mod worker_state;
 mod worker_state_outside;
 mod workers_declared;

@@ -36,7 +36,7 @@ pub(super) fn answer(proxy: &Proxy, action: &'static str, body: &str) {
     proxy.next(action, InjectedFailure::Answer { status: 200, body });
 }
 
-fn instance(id: &str, state: &str, owner: &str) -> String {
+pub(super) fn instance(id: &str, state: &str, owner: &str) -> String {
     format!(
         "<item><instanceId>{id}</instanceId><instanceState><name>{state}</name></instanceState>\
          <stateReason><code>Server.X</code><message>because</message></stateReason><tagSet>\
@@ -45,7 +45,7 @@ fn instance(id: &str, state: &str, owner: &str) -> String {
     )
 }
 
-fn page(instances: &[String], next: &str) -> String {
+pub(super) fn page(instances: &[String], next: &str) -> String {
     format!(
         "<DescribeInstancesResponse><reservationSet><item><ownerId>1</ownerId><instancesSet>{}\
          </instancesSet></item></reservationSet><nextToken>{next}</nextToken>\
@@ -54,7 +54,7 @@ fn page(instances: &[String], next: &str) -> String {
     )
 }
 
-fn row(id: &str) -> Worker {
+pub(super) fn row(id: &str) -> Worker {
     let mut worker = worker(WorkerState::Running);
     edit(&mut worker, |it| {
         it.key.group = "us-west-2".parse().unwrap();
