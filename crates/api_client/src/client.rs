@@ -15,6 +15,8 @@ use super::call::Call;
 use super::credentials::{Credentials, Stamp, authorization};
 use super::error::{CallError, Refusal};
 
+/// The header of a refusal with the next step.
+const ADVICE: &str = "fleetwright-advice";
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
 pub struct Options {
@@ -135,6 +137,8 @@ impl Client {
     /// Reads the body of a reply, and returns an error for a refusal.
     pub async fn read(&self, response: Response) -> Result<Vec<u8>, CallError> {
         let status = response.status();
+        let advice = response.headers().get(ADVICE);
+        let advice = advice.and_then(|it| it.to_str().ok()).map(str::to_owned);
         let body = match read_body(response, self.options.max_reply_bytes).await {
             Err(BodyError::Broken(source)) => return Err(CallError::NoAnswer(source)),
             Err(too_long @ BodyError::TooLong(_)) => Err(too_long),
@@ -142,7 +146,11 @@ impl Client {
         };
         if !status.is_success() {
             let body = body.unwrap_or_default();
-            return Err(CallError::Refused(Refusal { status, body }));
+            return Err(CallError::Refused(Refusal {
+                status,
+                body,
+                advice,
+            }));
         }
         body.map_err(|problem| CallError::BadReply(problem.to_string()))
     }

@@ -24,6 +24,8 @@ pub enum CallError {
 pub struct Refusal {
     pub status: StatusCode,
     pub body: Vec<u8>,
+    /// The next step, as the server says.
+    pub advice: Option<String>,
 }
 
 impl CallError {
@@ -47,12 +49,6 @@ impl CallError {
 impl Refusal {
     pub fn message(&self) -> Option<String> {
         message_of(&self.body)
-    }
-
-    /// The next step, as the server says.
-    pub fn advice(&self) -> Option<String> {
-        let reply: Value = serde_json::from_slice(&self.body).ok()?;
-        reply["advice"].as_str().map(str::to_owned)
     }
 }
 
@@ -234,6 +230,7 @@ mod tests {
             let refusal = Refusal {
                 status: StatusCode::from_u16(status).unwrap(),
                 body: Vec::new(),
+                advice: None,
             };
             let refused = CallError::Refused(refusal);
             assert_eq!(refused.may_pass(), expected, "{status}");

@@ -94,7 +94,7 @@ pub(crate) async fn taskcluster(
     let mut source = source::read(&arguments.from, arguments.only, verbose).await?;
     source.remove_deleted_pools();
     report_skipped(&mut source);
-    let target = source::of_server(&session.client, arguments.only).await?;
+    let target = source::of_target(&session.client, arguments.only, &mut source).await?;
     let plan = Plan::new(&source, &target);
     let missing = missing_providers(&source, session).await?;
     // Read before anything is written, so that an error leaves all as it was.

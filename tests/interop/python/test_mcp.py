@@ -117,7 +117,7 @@ def test_files_are_planned_and_never_applied(server, owner, tmp_path):
         plan = await session.call_tool("plan", {"path": "roles.yaml"})
         assert f"+ role {role} (1 scope)" in text_of(plan)
         outside = await session.call_tool("plan", {"path": "../x"})
-        assert outside.is_error and "not in the folder" in text_of(outside)
+        assert outside.is_error and "must be in the folder" in text_of(outside)
 
     ask(server, talk, "--folder", str(tmp_path))
     listed = gather(owner.auth.listRoleIds, "roleIds")

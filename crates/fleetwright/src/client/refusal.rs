@@ -43,8 +43,9 @@ pub(crate) fn refused(call: &Call, refusal: &Refusal, signed: bool) -> Failure {
     let mut failure = Failure::new(exit, format!("could not {}: {message}", call.purpose));
     // The server knows more of the case. It writes sentences.
     let advice = refusal
-        .advice()
-        .map(|advice| one_line(&advice, MAX_PLAIN_CHARS));
+        .advice
+        .as_ref()
+        .map(|advice| one_line(advice, MAX_PLAIN_CHARS));
     failure.hint = advice.or(hint);
     failure
 }
@@ -145,6 +146,7 @@ mod tests {
         Refusal {
             status: StatusCode::from_u16(status).unwrap(),
             body: body.into(),
+            advice: None,
         }
     }
 
@@ -234,8 +236,10 @@ mod tests {
             let hint = failure(status, &body, true).hint.unwrap();
             assert!(hint.contains(part), "{message}: {hint}");
         }
-        let advised = r#"{"message": "Role not found", "advice": "Look\u001b elsewhere"}"#;
-        assert_eq!(failure(404, advised, true).hint.unwrap(), "Look elsewhere");
+        let mut advised = refusal(404, r#"{"message": "Role not found"}"#);
+        advised.advice = Some("Look\u{1b} elsewhere".to_owned());
+        let hint = refused(&call(), &advised, true).hint;
+        assert_eq!(hint.unwrap(), "Look elsewhere");
         let call = Call::get(AUTH, &["scopes", "current"]);
         let hint = refused(&call, &refusal(403, ""), true).hint.unwrap();
         assert!(!hint.contains("scope current"), "{hint}");

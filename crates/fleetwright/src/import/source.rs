@@ -14,6 +14,7 @@ use crate::client::{
 };
 use crate::commands::role;
 use crate::failure::{Exit, Failure};
+use crate::output;
 
 /// Maximum size of a file; the largest known fleets have a few megabytes.
 const MAX_FILE_BYTES: u64 = 256 << 20;
@@ -142,6 +143,27 @@ pub(super) async fn of_server(client: &Client, only: Option<Only>) -> Result<Fle
             .map_err(|error| invalid_reply(client, &error))?;
     }
     Ok(fleet)
+}
+
+/// The fleet of the target. If the auth service of another deployment keeps its roles, those of the
+/// source are left out, unless only they are wanted.
+pub(super) async fn of_target(
+    client: &Client,
+    only: Option<Only>,
+    source: &mut Fleet,
+) -> Result<Fleet, Failure> {
+    match of_server(client, only).await {
+        Err(failure) if only.is_none() && failure.exit == Exit::NotFound => {
+            let pools = of_server(client, Some(Only::Pools)).await?;
+            output::note(&format!(
+                "roles are left out: {} keeps none, because it uses another auth service",
+                client.root_url()
+            ));
+            source.roles.clear();
+            Ok(pools)
+        }
+        read => read,
+    }
 }
 
 pub(super) fn items(mut document: Value, key: &str) -> Vec<Value> {

@@ -297,7 +297,7 @@ fn a_file_that_is_no_recording_is_named_with_its_line() {
     std::fs::write(home.path("bytes"), [0xff, 0xfe, b'\n']).unwrap();
     let bytes = home.path("bytes");
     let bytes = home.run(&["simulate", "recorded", "--from", bytes.to_str().unwrap()]);
-    usage_error(&bytes, &["line 1 is not UTF-8"]);
+    usage_error(&bytes, &["line 1 must be UTF-8"]);
 }
 
 fn run_text() -> String {

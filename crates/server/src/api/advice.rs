@@ -58,9 +58,11 @@ const COMMANDS: &[(&str, &str)] = &[
 
 /// The same by the beginning of the text, where the last parameter does not name the missing thing.
 const NOUNS: &[(&str, &str)] = &[
+    ("Image does not exist", "fleetwright image list"),
     ("Pool ", "fleetwright pool list"),
     ("Provider ", "fleetwright provider list"),
     ("Task not found", "fleetwright task list"),
+    ("There is no task ", "fleetwright task list"),
     ("Worker Pool ", "fleetwright pool list"),
     ("Worker configuration ", "fleetwright rules list"),
     ("Worker pool ", "fleetwright pool list"),
@@ -81,6 +83,10 @@ const TEXTS: &[(&str, &str)] = &[
         "Update it instead, or choose another client id",
     ),
     ("Expires must be in the future", "Send a later `expires`"),
+    (
+        "Clients and roles are kept by another service",
+        "Ask that service, which `auth.taskcluster` of the configuration names",
+    ),
     (
         "Incorrect ruleId in request body",
         "Send the id in the path, or none",

@@ -276,16 +276,11 @@ impl ApiError {
             self.code.as_str(),
             self.code.status().as_u16(),
         );
-        let advice = advice(
-            self.code == Code::ResourceNotFound,
-            &self.message,
-            parameters,
-        );
         let parameters: serde_json::Map<String, Value> = parameters
             .iter()
             .map(|(name, value)| ((*name).to_owned(), Value::String(value.clone())))
             .collect();
-        let mut body = json!({
+        json!({
             "code": self.code.as_str(),
             "message": message,
             "requestInfo": {
@@ -294,11 +289,13 @@ impl ApiError {
                 "payload": payload,
                 "time": now.to_string(),
             },
-        });
-        if let (Some(members), Some(advice)) = (body.as_object_mut(), advice) {
-            members.insert("advice".to_owned(), Value::String(advice));
-        }
-        body
+        })
+    }
+
+    /// The next step, if the message does not name it.
+    pub(super) fn advice(&self, parameters: &[(&'static str, String)]) -> Option<String> {
+        let is_missing = self.code == Code::ResourceNotFound;
+        advice(is_missing, &self.message, parameters)
     }
 }
 

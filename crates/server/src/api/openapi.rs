@@ -235,7 +235,6 @@ fn error_schema() -> Value {
         "properties": {
             "code": {"type": "string", "description": "The kind of error, for programs."},
             "message": {"type": "string", "description": "The error message, for people."},
-            "advice": {"type": "string", "description": "The next step, if the message does not name it."},
             "requestInfo": {
                 "type": "object",
                 "description": "The request that failed.",

@@ -20,6 +20,7 @@ pub type Response = http::Response<Body>;
 pub(super) struct Private;
 
 /// Clients that fetch artifacts use this header to distinguish the kinds of replies.
+const ADVICE: HeaderName = HeaderName::from_static("fleetwright-advice");
 const STORAGE_TYPE: HeaderName = HeaderName::from_static("x-taskcluster-artifact-storage-type");
 
 pub(super) fn reply_with(
@@ -111,6 +112,11 @@ pub(super) fn error_reply(
     if let Some(seconds) = error.code.retry_after_seconds() {
         let headers = response.headers_mut();
         headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    // The body has exactly Taskcluster's members.
+    let advice = error.advice(parameters);
+    if let Some(Ok(advice)) = advice.map(|advice| HeaderValue::from_str(&advice)) {
+        response.headers_mut().insert(ADVICE, advice);
     }
     if error.code == Code::AuthenticationFailed {
         response

@@ -350,7 +350,11 @@ on_sqlite_first!(
         let refused = create("o", object).await;
         refused.refused_with(400, "InputError", "use the storage type `s3`");
         let refused = create("t", s3("a/b\n")).await;
-        refused.refused(400, "InputError", "`contentType` is not a content type");
+        refused.refused(
+            400,
+            "InputError",
+            "`contentType` must be a content type, such as text/plain",
+        );
         let refused = create("t", json!({"storageType": "socks", "expires": FOREVER})).await;
         refused.refused_with(400, "InputValidationError", "");
         world.complete_run(0).await;

@@ -14,7 +14,6 @@ on_sqlite_first!(an_error_has_exactly_this_form, |world| {
     assert_eq!(answer.status, 404);
     assert_snapshot!(answer.text, @r#"
     {
-      "advice": "`fleetwright pool list` lists what exists",
       "code": "ResourceNotFound",
       "message": "Worker pool does not exist\n\n---\n\n* method:     workerPool\n* errorCode:  ResourceNotFound\n* statusCode: 404\n* time:       2026-09-21T14:13:20.000Z",
       "requestInfo": {
@@ -27,6 +26,8 @@ on_sqlite_first!(an_error_has_exactly_this_form, |world| {
       }
     }
     "#);
+    let advice = answer.header("fleetwright-advice");
+    assert_eq!(advice, "`fleetwright pool list` lists what exists");
 });
 
 on_sqlite_first!(

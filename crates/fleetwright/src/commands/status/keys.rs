@@ -62,10 +62,11 @@ impl Terminal {
         }
     }
 
-    /// Waits until the user interrupts, or the input has ended. Other keys are kept for later.
-    pub(super) async fn interrupted(&mut self) {
+    /// Waits until the user interrupts or presses such a key, or the input has ended. Other keys are
+    /// kept for later.
+    pub(super) async fn ended(&mut self, ends: impl Fn(Key) -> bool) {
         while let Some(key) = self.keys.recv().await {
-            if key == Key::Interrupt {
+            if key == Key::Interrupt || ends(key) {
                 return;
             }
             if self.pressed.len() < MAX_KEYS {

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::keys::Terminal;
+use super::keys::{Key, Terminal};
 use super::parts::{self, Parts, PoolQuery};
 use super::screen::{self, Extent};
 use super::top_screen::{Action, Choices, Seen};
@@ -122,6 +122,8 @@ async fn show(
             Step::Look => choices.explained_pool().map(str::to_owned),
             Step::Act(Action::Read) => None,
         };
+        // The letters of a search, and the end of an explanation, wait for their screen.
+        let is_plain = pool.is_none() && choices.is_list();
         let read = async {
             match pool {
                 Some(pool) => explain_pool(&pool, &mut choices, session).await,
@@ -134,7 +136,7 @@ async fn show(
         // A server that does not answer keeps nobody here.
         let read = tokio::select! {
             read = read => read,
-            () = terminal.interrupted() => return Ok(()),
+            () = terminal.ended(|key| is_plain && key == Key::Char('q')) => return Ok(()),
             _ = ended.recv() => return Ok(()),
         };
         error = read.err().map(|failure| failure.message);

@@ -85,6 +85,11 @@ impl Choices {
         });
     }
 
+    /// Whether the list is shown, with no search being typed.
+    pub(super) fn is_list(&self) -> bool {
+        !self.is_typing && self.explained.is_none()
+    }
+
     pub(super) fn press(&mut self, key: Key, parts: Option<&Parts>, height: usize) -> Action {
         if key == Key::Interrupt {
             return Action::Quit;
