@@ -237,6 +237,9 @@ impl Documents {
                 }),
             }
         }
+        // As a folder is read: `a-b.yaml` is before `a.yaml`.
+        let file_name = |part: &PartFile| format!("{}.yaml", part.name);
+        written.parts.sort_by_cached_key(file_name);
         let parts = written.parts.iter().map(|part| part.text.as_str());
         let texts = [written.shared.as_str()]
             .into_iter()

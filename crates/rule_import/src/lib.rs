@@ -72,6 +72,8 @@ pub struct PoolSelection {
     sources: Vec<Source>,
     /// Pools that need no rules.
     pub left_out: Vec<ExcludedPool>,
+    /// The numbers of left out pools that are made of rules already, by worker configuration.
+    pub compiled: BTreeMap<String, usize>,
     /// Pools that rules cannot express.
     pub refused: Vec<ExcludedPool>,
 }
@@ -81,6 +83,7 @@ impl PoolSelection {
         let mut selection = Self {
             sources: Vec::new(),
             left_out: Vec::new(),
+            compiled: BTreeMap::new(),
             refused: Vec::new(),
         };
         let lasting = pools.values().filter(|pool| !pool.is_being_deleted());
@@ -96,6 +99,7 @@ impl PoolSelection {
             } else if let Some(configuration) = &pool.worker_configuration_id {
                 let reason = format!("it is made of the rules of {configuration} already");
                 selection.left_out.push(excluded(reason));
+                *selection.compiled.entry(configuration.clone()).or_default() += 1;
             } else {
                 match Source::new(id, pool, takes[pool.provider_id.as_str()]) {
                     Ok(source) => selection.sources.push(source),

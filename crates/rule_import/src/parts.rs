@@ -9,12 +9,18 @@ use serde_json::{Map, Value, json};
 use super::applications::Applications;
 use super::sets::NamedSet;
 use super::source::Source;
-use super::words::slug;
+use super::words::{fallback, slug};
 
 /// The name of the file with the ids of launch configs, which no project can have.
 pub const IDS_FILE: &str = "launch-config-ids";
 /// The provisioner of worker types without one.
 const SHORT_NAMES: &str = "worker-manager";
+
+/// Maximum length of the name of a group's file. File systems allow 255 bytes with the extension
+/// and all additions.
+const MAX_FILE_NAME: usize = 100;
+/// Added to a name that another file has.
+const OTHER_NAME: &str = "-pools";
 
 /// How the rules of a configuration are divided among files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,32 +36,69 @@ pub(super) type Files = BTreeMap<String, String>;
 /// The files of these worker types: none of them has the name of the shared file.
 pub(super) fn files(sources: &[Source], by: FilesBy, shared: &str) -> Files {
     let owners: BTreeSet<&str> = sources.iter().filter_map(Source::owner).collect();
-    let name = |source: &Source| {
-        let name = match by {
-            FilesBy::Provisioner => match source.worker_type().split_once('/') {
-                Some((provisioner, _)) => provisioner.to_owned(),
-                None => SHORT_NAMES.to_owned(),
-            },
-            FilesBy::Owner => owner_name(source.owner().unwrap_or_default(), &owners),
-        };
-        match name.is_empty() || name == shared || name == IDS_FILE {
-            true => format!("{name}-pools"),
-            false => name,
-        }
+    let group = |source: &Source| match by {
+        FilesBy::Provisioner => match source.worker_type().split_once('/') {
+            Some((provisioner, _)) => provisioner.to_owned(),
+            None => SHORT_NAMES.to_owned(),
+        },
+        FilesBy::Owner => owner_name(source.owner().unwrap_or_default(), &owners),
     };
-    let named = sources
-        .iter()
-        .map(|source| (source.worker_type().to_owned(), name(source)));
+    let names = file_names(sources.iter().map(group).collect(), shared);
+    let named = sources.iter().map(|source| {
+        (
+            source.worker_type().to_owned(),
+            names[&group(source)].clone(),
+        )
+    });
     named.collect()
+}
+
+/// The name of each group's file. They differ also where case does not matter.
+fn file_names(groups: BTreeSet<String>, shared: &str) -> BTreeMap<String, String> {
+    let mut taken = BTreeSet::from([shared, IDS_FILE].map(str::to_lowercase));
+    let mut names = BTreeMap::new();
+    let mut others = Vec::new();
+    for group in groups {
+        let name = shortened(&group);
+        match taken.insert(name.to_lowercase()) {
+            true => drop(names.insert(group, name)),
+            false => others.push((group, name)),
+        }
+    }
+    for (group, mut name) in others {
+        name.push_str(OTHER_NAME);
+        while !taken.insert(name.to_lowercase()) {
+            name.push_str(OTHER_NAME);
+        }
+        names.insert(group, name);
+    }
+    names
+}
+
+/// The name, or the start of a long one with a word that tells it from others.
+fn shortened(name: &str) -> String {
+    if name.len() <= MAX_FILE_NAME {
+        return name.to_owned();
+    }
+    let word = fallback(name);
+    let length = MAX_FILE_NAME - word.len() - 1;
+    format!("{}-{word}", &name[..name.floor_char_boundary(length)])
 }
 
 /// `build-team` for `build-team@example.com`, if no other owner has this name.
 fn owner_name(owner: &str, owners: &BTreeSet<&str>) -> String {
     let short = |owner: &str| slug(owner.split('@').next().unwrap_or_default());
+    let is_only = |name: &str, of: &dyn Fn(&str) -> String| {
+        owners.iter().filter(|other| of(other) == name).count() < 2
+    };
     let own = short(owner);
-    match owners.iter().filter(|other| short(other) == own).count() {
-        0 | 1 => own,
-        _ => slug(owner),
+    let long = slug(owner);
+    match own.is_empty() {
+        // The name is in other letters.
+        true if long.is_empty() || !is_only(&long, &slug) => fallback(owner),
+        true => long,
+        false if is_only(&own, &short) => own,
+        false => long,
     }
 }
 
@@ -148,7 +191,8 @@ fn add(document: Option<&mut Value>, list: &str, item: Value) {
     }
 }
 
-/// The documents as one, as they are read: the shared one first, then the others by name.
+/// The documents as one, as they are read: the shared one first, then the others by the
+/// names of their files.
 pub(super) fn joined(documents: impl IntoIterator<Item = Value>) -> Value {
     let mut joined = Map::new();
     for document in documents {
@@ -168,4 +212,23 @@ pub(super) fn joined(documents: impl IntoIterator<Item = Value>) -> Value {
     }
     joined.remove("partOf");
     Value::Object(joined)
+}
+
+#[cfg(test)]
+mod tests {
+    use testing::sizes_around;
+
+    use super::*;
+
+    #[test]
+    fn long_names_of_groups_are_shortened_and_stay_different() {
+        let limit = MAX_FILE_NAME;
+        for count in sizes_around("rule_import::parts::MAX_FILE_NAME", limit) {
+            let name = "x".repeat(count);
+            let short = shortened(&name);
+            assert_eq!(short == name, count <= limit, "{short}");
+            assert!(short.len() <= limit, "{short}");
+            assert_ne!(short, shortened(&format!("{name}y")));
+        }
+    }
 }

@@ -1,7 +1,9 @@
 //! Lists of worker types or places that occur in several rules become named sets.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
+use rules::limits::MAX_NAME_CHARS;
 use serde_json::{Value, json};
 
 use super::bits::Bits;
@@ -9,6 +11,9 @@ use super::words::{USUAL_WORDS, common_words, fallback, join, slug};
 
 /// Maximum number of sets.
 const MAX_SETS: usize = 60;
+/// Maximum number of different lists that are compared with each other. Most fleets have fewer than
+/// 50; further lists only become sets if they occur several times.
+const MAX_COMPARED: usize = 300;
 /// Characters that a set must save at least.
 const MIN_SAVING: usize = 20;
 /// Characters of a text in a list besides the text.
@@ -37,22 +42,19 @@ struct List {
     left: Bits,
 }
 
+/// Texts of a condition that may become a set.
+type Candidate = (String, Bits);
+
 /// Replaces lists by sets, and returns these by name.
 pub(super) fn introduce(rules: &mut [Value]) -> Vec<NamedSet> {
     let (mut lists, texts) = lists(rules);
-    let candidates = candidates(&lists);
+    let mut candidates = Candidates::new(&lists, &texts);
     let mut sets: Vec<NamedSet> = Vec::new();
     while sets.len() < MAX_SETS {
-        let savings = candidates.iter().map(|(condition, members)| {
-            let saving = saving(&lists, &texts, condition, members);
-            (saving, std::cmp::Reverse((condition, members)))
-        });
-        let Some((saving, std::cmp::Reverse((condition, members)))) = savings.max() else {
+        let Some((condition, members)) = candidates.take_best(&lists, &texts) else {
             break;
         };
-        if saving < MIN_SAVING {
-            break;
-        }
+        let (condition, members) = (condition.as_str(), &members);
         let taken: BTreeSet<&str> = sets.iter().map(|set| set.name.as_str()).collect();
         let of_set: Vec<String> = members
             .numbers()
@@ -129,29 +131,74 @@ fn lists(rules: &[Value]) -> (Vec<List>, Vec<String>) {
     (lists, all.into_iter().map(str::to_owned).collect())
 }
 
-/// The lists, and what two of them have in common.
-fn candidates(lists: &[List]) -> BTreeSet<(String, Bits)> {
-    let mut candidates = BTreeSet::new();
-    for (number, left) in lists.iter().enumerate() {
-        for right in lists[number + 1..]
-            .iter()
-            .filter(|right| right.condition == left.condition)
-        {
-            let common = left.left.and(&right.left);
+/// The candidates by the characters that they saved at an earlier time. The more sets there are,
+/// the fewer lists are left to use another: what a candidate saves never grows.
+struct Candidates(BinaryHeap<(usize, Reverse<Candidate>)>);
+
+impl Candidates {
+    fn new(lists: &[List], texts: &[String]) -> Self {
+        let found = candidates(lists, texts).into_iter();
+        let found = found.map(|candidate| {
+            let saving = saving(lists, texts, &candidate.0, &candidate.1);
+            (saving, Reverse(candidate))
+        });
+        Self(found.filter(|(saving, _)| *saving >= MIN_SAVING).collect())
+    }
+
+    /// Removes the candidate that saves most now.
+    fn take_best(&mut self, lists: &[List], texts: &[String]) -> Option<Candidate> {
+        while let Some((_, Reverse(candidate))) = self.0.pop() {
+            let saving = saving(lists, texts, &candidate.0, &candidate.1);
+            let known = (saving, Reverse(candidate));
+            let is_best = self.0.peek().is_none_or(|next| known >= *next);
+            match saving >= MIN_SAVING {
+                true if is_best => return Some(known.1.0),
+                true => self.0.push(known),
+                false => {}
+            }
+        }
+        None
+    }
+}
+
+/// Lists that occur several times, and what two different lists have in common.
+fn candidates(lists: &[List], texts: &[String]) -> BTreeSet<Candidate> {
+    let mut counts: BTreeMap<(&str, &Bits), usize> = BTreeMap::new();
+    for list in lists {
+        *counts.entry((&list.condition, &list.left)).or_default() += 1;
+    }
+    let owned = |condition: &str, members: Bits| (condition.to_owned(), members);
+    let repeated = counts.iter().filter(|(_, count)| **count > 1);
+    let mut candidates: BTreeSet<Candidate> = repeated
+        .map(|((condition, members), _)| owned(condition, (*members).clone()))
+        .collect();
+    let mut compared: Vec<(&str, &Bits)> = counts.keys().copied().collect();
+    if compared.len() > MAX_COMPARED {
+        // The most characters first.
+        compared.sort_by_cached_key(|list| Reverse(counts[list] * size(texts, list.1)));
+        compared.truncate(MAX_COMPARED);
+    }
+    for (number, (condition, left)) in compared.iter().enumerate() {
+        let others = compared[number + 1..].iter();
+        for (_, right) in others.filter(|(other, _)| other == condition) {
+            let common = left.and(right);
             if common.count() > 1 {
-                candidates.insert((left.condition.clone(), common));
+                candidates.insert(owned(condition, common));
             }
         }
     }
     candidates
 }
 
+/// The characters of these texts in a list.
+fn size(texts: &[String], members: &Bits) -> usize {
+    let sizes = members.numbers().map(|number| texts[number].len() + ITEM);
+    sizes.sum()
+}
+
 /// The characters that a set would save.
 fn saving(lists: &[List], texts: &[String], condition: &str, members: &Bits) -> usize {
-    let size: usize = members
-        .numbers()
-        .map(|number| texts[number].len() + ITEM)
-        .sum();
+    let size = size(texts, members);
     let n_uses = lists
         .iter()
         .filter(|list| list.uses(condition, members))
@@ -206,7 +253,8 @@ fn name(texts: &[String], condition: &str, users: &[&str], taken: &BTreeSet<&str
     let long = plain.clone().filter(|name| name.len() >= MIN_NAME).cloned();
     let with_plural = plain.map(|name| join(&[name.as_str(), plural.as_str()]));
     let mut names = long.chain(with_plural);
-    let free = names.find(|name| !taken.contains(name.as_str()));
+    let is_free = |name: &String| name.len() <= MAX_NAME_CHARS && !taken.contains(name.as_str());
+    let free = names.find(is_free);
     free.unwrap_or_else(|| fallback(&texts.join(" ")))
 }
 
@@ -232,6 +280,8 @@ fn start(texts: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use testing::sizes_around;
+
     use super::*;
 
     fn rule(id: &str, conditions: Value) -> Value {
@@ -292,5 +342,53 @@ mod tests {
         let before = rules.clone();
         assert!(introduce(&mut rules).is_empty());
         assert_eq!(rules, before);
+    }
+
+    #[test]
+    fn no_name_of_a_set_is_longer_than_rules_allow() {
+        let common = format!("{}/{}", "p".repeat(38), "n".repeat(30));
+        let types: Vec<String> = (0..5)
+            .map(|number| format!("{common}-{number}x-{number}y"))
+            .collect();
+        let more = [&types[..], &["q/other".to_owned()]].concat();
+        let mut rules = vec![
+            rule("r".repeat(70).as_str(), json!({"workerType": types})),
+            rule("r".repeat(71).as_str(), json!({"workerType": more})),
+        ];
+        let sets = introduce(&mut rules);
+        assert_eq!(sets.len(), 1);
+        for set in sets {
+            assert!(set.name.len() <= MAX_NAME_CHARS, "{}", set.name);
+        }
+    }
+
+    /// Lists of many texts, no two of which have the same in common.
+    fn unlike_lists(count: usize) -> Vec<Value> {
+        let mut state: u64 = 7;
+        let mut chance = || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            state >> 63 == 1
+        };
+        let texts: Vec<String> = (0..200).map(|number| format!("text-{number}")).collect();
+        let rules = (0..count).map(|number| {
+            let some: Vec<&String> = texts.iter().filter(|_| chance()).collect();
+            rule(&format!("r{number}"), json!({ "zone": some }))
+        });
+        rules.collect()
+    }
+
+    #[test]
+    fn a_limited_number_of_lists_is_compared() {
+        let limit = MAX_COMPARED;
+        for count in sizes_around("rule_import::sets::MAX_COMPARED", limit) {
+            let rules = unlike_lists(count);
+            let (lists, texts) = lists(&rules);
+            assert_eq!(lists.len(), count);
+            let n_found = candidates(&lists, &texts).len();
+            let compared = count.min(limit);
+            assert_eq!(n_found, compared * compared.saturating_sub(1) / 2);
+        }
     }
 }

@@ -151,3 +151,95 @@ fn repeated_lists_become_sets() {
         }
     }
 }
+
+/// A pool of each of these provisioners and owners, with values of its own.
+fn pools_of(groups: &[(&str, &str)]) -> Vec<Value> {
+    let pools = (10..).zip(groups).map(|(number, (provisioner, owner))| {
+        let config = google(
+            "us-east1-b",
+            "n2",
+            json!({"workerConfig": {"idle": number}}),
+        );
+        let mut made = pool(&format!("{provisioner}/linux"), "gcp", launching(&[config]));
+        made["owner"] = json!(owner);
+        made["config"]["maxCapacity"] = json!(number);
+        made
+    });
+    pools.collect()
+}
+
+fn names_of_parts(groups: &[(&str, &str)], by: FilesBy) -> Vec<String> {
+    let written = written_by(pools_of(groups), Some(by));
+    let parts = written.parts.into_iter();
+    parts.map(|part| part.name).collect()
+}
+
+#[test]
+fn no_two_files_have_a_name_that_differs_only_in_case() {
+    let provisioners = ["A", "Fleet", "Launch-config-ids", "a", "a-pools", "b"];
+    let groups = provisioners.map(|provisioner| (provisioner, "o@example.com"));
+    let mut names = names_of_parts(&groups, FilesBy::Provisioner);
+    names.sort();
+    assert_eq!(
+        names,
+        [
+            "A",
+            "Fleet-pools",
+            "Launch-config-ids-pools",
+            "a-pools",
+            "a-pools-pools",
+            "b"
+        ]
+    );
+}
+
+#[test]
+fn owners_without_letters_and_long_owners_have_usable_file_names() {
+    let long = "very-long-".repeat(30);
+    let owners = [
+        "\u{65e5}@a.com".to_owned(),
+        "\u{672c}@a.com".to_owned(),
+        "\u{4eba}@b.com".to_owned(),
+        format!("{long}a@a.com"),
+        format!("{long}b@a.com"),
+    ];
+    let groups: Vec<(String, &String)> = (0..)
+        .zip(&owners)
+        .map(|(number, owner)| (format!("p{number}"), owner))
+        .collect();
+    let groups: Vec<(&str, &str)> = groups
+        .iter()
+        .map(|(provisioner, owner)| (provisioner.as_str(), owner.as_str()))
+        .collect();
+    let names = names_of_parts(&groups, FilesBy::Owner);
+    assert_eq!(names.len(), owners.len(), "{names:?}");
+    assert!(names.contains(&"b.com".to_owned()), "{names:?}");
+    for name in &names {
+        assert!(name.starts_with(|first: char| first.is_ascii_alphanumeric()));
+        assert!(name.len() <= 100, "{name}");
+    }
+}
+
+#[test]
+fn parts_are_proven_in_the_order_in_which_their_files_are_read() {
+    let groups = [("a", "o@example.com"), ("a-b", "o@example.com")];
+    let names = names_of_parts(&groups, FilesBy::Provisioner);
+    // `a-b.yaml` is before `a.yaml`.
+    assert_eq!(names, ["a-b", "a"]);
+}
+
+#[test]
+fn long_names_of_pools_hinder_no_division_into_files() {
+    let (provisioner, start) = ("p".repeat(38), "n".repeat(30));
+    let mut pools = fleet_of_repeated_lists(1);
+    for pool in &mut pools {
+        let id = pool["workerPoolId"].as_str().unwrap();
+        let (_, name) = id.split_once('/').unwrap();
+        pool["workerPoolId"] = json!(format!("{provisioner}/{start}-{}", &name[..4]));
+    }
+    let other = pool("other/a", "gcp", launching(&[]));
+    pools.push(other);
+    // With the rules in their files.
+    let written = written_by(pools, Some(FilesBy::Provisioner));
+    assert!(written.text.contains("set:") || written.parts[1].text.contains("set:"));
+}

@@ -1,26 +1,31 @@
 //! The folder of `import rules`: a further import changes only its own files, and only those that
 //! differ.
 
-use std::collections::BTreeMap;
-use std::io::ErrorKind;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use files::Format;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
+use crate::code::part_of;
 use crate::failure::{Exit, Failure};
 
 /// Names the files that the last import wrote. Commands that read the folder skip it.
 const RECORD: &str = ".fleetwright-import.json";
+
+const CONFIGURATION: &str = "workerConfigurationId";
 
 /// A file to write.
 pub(super) struct OutputFile<'a> {
     /// In the folder.
     pub(super) name: String,
     pub(super) text: &'a str,
-    /// Whether only commands change it, so that it is never a file of people once it is ours.
+    /// Whether only commands change it: a further import replaces or removes it, with all changes.
     pub(super) is_made: bool,
 }
 
@@ -36,23 +41,35 @@ pub(super) struct FolderChange {
     pub(super) others: Vec<PathBuf>,
 }
 
-/// The digest of each file of the last import, by name.
+/// The files of the last import.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Record {
+    /// The digest of each file, by name.
     files: BTreeMap<String, String>,
+    /// Files that only commands change.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    made: BTreeSet<String>,
+    /// Other digests that files may have, because an import did not end.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    unfinished: BTreeMap<String, BTreeSet<String>>,
 }
 
-/// Writes the files, and removes those of the last import that are not among them.
+/// Writes the files, and removes those of the last import that are not among them. Without files,
+/// nothing changes.
 ///
-/// A file that people wrote or edited is an error without `force`, and never removed.
+/// A file that people wrote or edited is an error without `force`, and never removed. If the
+/// program ends halfway, each file has its old or its new text, and the record has both.
 pub(super) fn save(
     folder: &Path,
     outputs: &[OutputFile<'_>],
     force: bool,
 ) -> Result<FolderChange, Failure> {
-    let before = Record::read(folder)?;
     let mut change = FolderChange::default();
+    if outputs.is_empty() {
+        return Ok(change);
+    }
+    let before = Record::read(folder)?;
     let mut to_write = Vec::new();
     for output in outputs {
         let path = folder.join(&output.name);
@@ -64,29 +81,62 @@ pub(super) fn save(
             Some(_) | None => to_write.push((path, output.text)),
         }
     }
+    let (to_remove, edited) = before.obsolete(folder, outputs)?;
     let display = folder.display();
     std::fs::create_dir_all(folder)
         .with_context(|| format!("cannot create the folder {display}"))?;
-    for (path, text) in to_write {
-        write(&path, text)?;
-        change.written.push(path);
+    let after = Record::of(outputs);
+    if !to_write.is_empty() || !to_remove.is_empty() {
+        after.during(&before).write(folder)?;
     }
-    let is_output = |name: &String| outputs.iter().any(|output| output.name == *name);
-    for name in before.files.keys().filter(|name| !is_output(name)) {
-        let path = folder.join(name);
-        match content(&path)? {
-            None => {}
-            Some(text) if before.has_written(name, &text) => {
-                std::fs::remove_file(&path)
-                    .with_context(|| format!("cannot remove {}", path.display()))?;
-                change.removed.push(path);
-            }
-            Some(_) => change.edited.push(path),
+    let staged = to_write
+        .iter()
+        .map(|(path, text)| StagedFile::write(path, text));
+    let staged: Vec<StagedFile> = staged.collect::<Result<_, _>>()?;
+    staged.into_iter().try_for_each(StagedFile::publish)?;
+    for path in &to_remove {
+        std::fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))?;
+    }
+    before.remove_staged(folder);
+    after.write(folder)?;
+    change.written = to_write.into_iter().map(|(path, _)| path).collect();
+    change.removed = to_remove;
+    change.others = others(folder, outputs, &edited);
+    change.edited = edited;
+    Ok(change)
+}
+
+/// The worker configurations in files of the last import that `save` would replace or remove.
+pub(super) fn replaced_configurations(
+    folder: &Path,
+    outputs: &[OutputFile<'_>],
+) -> Result<BTreeSet<String>, Failure> {
+    let record = Record::read(folder)?;
+    let (mut replaced, _) = record.obsolete(folder, outputs)?;
+    let recorded = outputs
+        .iter()
+        .filter(|output| record.files.contains_key(&output.name));
+    replaced.extend(recorded.map(|output| folder.join(&output.name)));
+    let mut ids = BTreeSet::new();
+    for path in replaced {
+        let text = content(&path)?.unwrap_or_default();
+        let is_kept = |output: &OutputFile<'_>| {
+            folder.join(&output.name) == path && output.text.as_bytes() == text
+        };
+        if !outputs.iter().any(is_kept) {
+            ids.extend(configuration_of(&path, &text));
         }
     }
-    Record::of(outputs).write(folder)?;
-    change.others = others(folder, outputs, &change.edited);
-    Ok(change)
+    Ok(ids)
+}
+
+/// The id of the worker configuration that this file has, or has a part of.
+fn configuration_of(path: &Path, text: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(text).ok()?;
+    let document = files::parse("", text, Format::of(path)?).ok()?;
+    let id = document.get(CONFIGURATION);
+    let id = id.and_then(Value::as_str).or_else(|| part_of(&document));
+    id.map(str::to_owned)
 }
 
 impl Record {
@@ -94,9 +144,29 @@ impl Record {
         let files = outputs
             .iter()
             .map(|output| (output.name.clone(), digest(output.text.as_bytes())));
+        let made = outputs.iter().filter(|output| output.is_made);
         Self {
             files: files.collect(),
+            made: made.map(|output| output.name.clone()).collect(),
+            unfinished: BTreeMap::new(),
         }
+    }
+
+    /// The record until the import ends: each file has the text of this import or an earlier one.
+    fn during(&self, before: &Self) -> Self {
+        let mut during = Self {
+            files: before.files.clone(),
+            made: &before.made | &self.made,
+            unfinished: before.unfinished.clone(),
+        };
+        for (name, digest) in &self.files {
+            let earlier = during.files.insert(name.clone(), digest.clone());
+            if let Some(earlier) = earlier {
+                let digests = during.unfinished.entry(name.clone());
+                digests.or_default().insert(earlier);
+            }
+        }
+        during
     }
 
     fn read(folder: &Path) -> Result<Self, Failure> {
@@ -123,9 +193,37 @@ impl Record {
         let text = crate::output::pretty(&serde_json::to_value(self).unwrap_or_default());
         let text = format!("{text}\n");
         if content(&path)?.as_deref() != Some(text.as_bytes()) {
-            write(&path, &text)?;
+            StagedFile::write(&path, &text)?.publish()?;
         }
         Ok(())
+    }
+
+    /// The existing files that are not among these: those to remove, and those that people edited.
+    fn obsolete(
+        &self,
+        folder: &Path,
+        outputs: &[OutputFile<'_>],
+    ) -> Result<(Vec<PathBuf>, Vec<PathBuf>), Failure> {
+        let (mut to_remove, mut edited) = (Vec::new(), Vec::new());
+        let is_output = |name: &String| outputs.iter().any(|output| output.name == *name);
+        for name in self.files.keys().filter(|name| !is_output(name)) {
+            let path = folder.join(name);
+            match content(&path)? {
+                None => {}
+                Some(text) if self.made.contains(name) || self.has_written(name, &text) => {
+                    to_remove.push(path);
+                }
+                Some(_) => edited.push(path),
+            }
+        }
+        Ok((to_remove, edited))
+    }
+
+    /// Removes texts that an import that did not end left beside its files.
+    fn remove_staged(&self, folder: &Path) {
+        for name in self.files.keys() {
+            let _may_not_exist = std::fs::remove_file(path_beside(&folder.join(name)));
+        }
     }
 
     /// Whether no edit of people is lost.
@@ -136,9 +234,10 @@ impl Record {
 
     /// Whether the last import wrote exactly this.
     fn has_written(&self, name: &str, text: &[u8]) -> bool {
-        self.files
-            .get(name)
-            .is_some_and(|known| *known == digest(text))
+        let unfinished = self.unfinished.get(name).into_iter().flatten();
+        let mut known = self.files.get(name).into_iter().chain(unfinished);
+        let digest = digest(text);
+        known.any(|known| *known == digest)
     }
 }
 
@@ -182,6 +281,10 @@ fn others(folder: &Path, outputs: &[OutputFile<'_>], edited: &[PathBuf]) -> Vec<
 fn content(path: &Path) -> Result<Option<Vec<u8>>, Failure> {
     match std::fs::read(path) {
         Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == ErrorKind::NotFound && path.is_symlink() => {
+            let text = format!("{} is a link to a file that does not exist", path.display());
+            Err(Failure::failed(text).with_hint("remove the link"))
+        }
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Failure::failed(format!(
             "cannot read {}: {error}",
@@ -190,9 +293,57 @@ fn content(path: &Path) -> Result<Option<Vec<u8>>, Failure> {
     }
 }
 
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    Ok(())
+/// A text beside the file that it will replace. It is removed unless it is published.
+struct StagedFile {
+    beside: PathBuf,
+    target: PathBuf,
+}
+
+impl StagedFile {
+    fn write(path: &Path, text: &str) -> Result<Self, Failure> {
+        let write = || {
+            let target = link_target(path)?;
+            let staged = Self {
+                beside: path_beside(&target),
+                target,
+            };
+            let mut file = File::create(&staged.beside)?;
+            file.write_all(text.as_bytes())?;
+            if let Ok(before) = std::fs::metadata(&staged.target) {
+                file.set_permissions(before.permissions())?;
+            }
+            file.sync_all()?;
+            Ok(staged)
+        };
+        let written: io::Result<Self> = write();
+        Ok(written.with_context(|| format!("cannot write {}", path.display()))?)
+    }
+
+    fn publish(self) -> Result<(), Failure> {
+        std::fs::rename(&self.beside, &self.target)
+            .with_context(|| format!("cannot write {}", self.target.display()))?;
+        Ok(())
+    }
+}
+
+impl Drop for StagedFile {
+    fn drop(&mut self) {
+        let _may_be_published = std::fs::remove_file(&self.beside);
+    }
+}
+
+/// The file that a link leads to; other paths are their own target.
+fn link_target(path: &Path) -> io::Result<PathBuf> {
+    match std::fs::canonicalize(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(path.to_owned()),
+        found => found,
+    }
+}
+
+/// Commands that read the folder skip this name.
+fn path_beside(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.new"))
 }
 
 fn digest(text: &[u8]) -> String {
@@ -286,10 +437,93 @@ mod tests {
         let files = ["../outer.yaml", "notes.txt"].map(|name| (name, digest(b"x")));
         let record = serde_json::json!({"files": BTreeMap::from(files)});
         std::fs::write(folder.join(RECORD), record.to_string()).unwrap();
-        assert_eq!(import(&folder, &[], false).unwrap(), [0; 5]);
+        let files = [("a.yaml", "a")];
+        assert_eq!(import(&folder, &files, false).unwrap(), [1, 0, 0, 0, 0]);
         assert!(home.path().join("outer.yaml").exists() && folder.join("notes.txt").exists());
         std::fs::write(folder.join(RECORD), "no record").unwrap();
-        let error = import(&folder, &[], false).unwrap_err();
+        let error = import(&folder, &files, false).unwrap_err();
         assert!(error.message.contains(RECORD), "{}", error.message);
+    }
+
+    #[test]
+    fn an_import_of_nothing_removes_nothing() {
+        let home = tempfile::tempdir().unwrap();
+        let files = [("a.yaml", "a"), ("ids.yaml", "x")];
+        assert_eq!(import(home.path(), &files, false).unwrap(), [2, 0, 0, 0, 0]);
+        for force in [false, true] {
+            assert_eq!(import(home.path(), &[], force).unwrap(), [0; 5]);
+        }
+        assert_eq!(import(home.path(), &files, false).unwrap(), [0, 2, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_file_that_commands_shorten_is_removed_once_no_import_needs_it() {
+        let home = tempfile::tempdir().unwrap();
+        let files = [("a.yaml", "a"), ("ids.yaml", "x y")];
+        import(home.path(), &files, false).unwrap();
+        std::fs::write(home.path().join("ids.yaml"), "x").unwrap();
+        let without = import(home.path(), &files[..1], false).unwrap();
+        assert_eq!(without, [0, 1, 1, 0, 0]);
+        assert!(!home.path().join("ids.yaml").exists());
+    }
+
+    #[test]
+    fn an_import_that_cannot_write_a_file_changes_none_and_another_continues() {
+        let home = tempfile::tempdir().unwrap();
+        let path = |name: &str| home.path().join(name);
+        let text = |name: &str| std::fs::read_to_string(path(name)).unwrap();
+        import(home.path(), &[("a.yaml", "a"), ("b.yaml", "b")], false).unwrap();
+        // The next text of `b.yaml` is written here.
+        let obstacle = path(".b.yaml.new");
+        std::fs::create_dir(&obstacle).unwrap();
+        let second = [("a.yaml", "a2"), ("b.yaml", "b2"), ("c.yaml", "c2")];
+        let failure = import(home.path(), &second, false).unwrap_err();
+        assert!(failure.message.contains("b.yaml"), "{}", failure.message);
+        assert_eq!([text("a.yaml"), text("b.yaml")], ["a", "b"]);
+        assert!(!path("c.yaml").exists() && !path(".a.yaml.new").exists());
+        std::fs::remove_dir(&obstacle).unwrap();
+
+        // As after a crash between the first two files.
+        std::fs::write(path("a.yaml"), "a2").unwrap();
+        let third = [("a.yaml", "a3"), ("b.yaml", "b3"), ("d.yaml", "d3")];
+        let done = import(home.path(), &third, false).unwrap();
+        assert_eq!(done, [3, 0, 0, 0, 0]);
+        let without = import(home.path(), &third[..1], false).unwrap();
+        assert_eq!(without, [0, 1, 2, 0, 0]);
+    }
+
+    #[test]
+    fn files_of_an_import_that_did_not_end_are_removed() {
+        let home = tempfile::tempdir().unwrap();
+        let path = |name: &str| home.path().join(name);
+        import(home.path(), &[("a.yaml", "a"), ("b.yaml", "b")], false).unwrap();
+        std::fs::create_dir(path(".a.yaml.new")).unwrap();
+        let second = [("a.yaml", "a2"), ("c.yaml", "c2")];
+        import(home.path(), &second, false).unwrap_err();
+        std::fs::remove_dir(path(".a.yaml.new")).unwrap();
+        // As after a crash.
+        std::fs::write(path("c.yaml"), "c2").unwrap();
+        std::fs::write(path(".c.yaml.new"), "c").unwrap();
+        let third = import(home.path(), &[("a.yaml", "a3")], false).unwrap();
+        assert_eq!(third, [1, 0, 2, 0, 0]);
+        let entries = std::fs::read_dir(home.path()).unwrap();
+        assert_eq!(entries.count(), 2);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_stays_a_link_and_needs_a_target() {
+        let home = tempfile::tempdir().unwrap();
+        let path = |name: &str| home.path().join(name);
+        std::fs::write(path("target"), "a").unwrap();
+        std::os::unix::fs::symlink("target", path("a.yaml")).unwrap();
+        import(home.path(), &[("a.yaml", "a2")], true).unwrap();
+        assert!(path("a.yaml").is_symlink());
+        assert_eq!(std::fs::read_to_string(path("target")).unwrap(), "a2");
+        std::os::unix::fs::symlink("missing/z", path("z.yaml")).unwrap();
+        let files = [("a.yaml", "a3"), ("z.yaml", "z")];
+        let failure = import(home.path(), &files, true).unwrap_err();
+        assert!(failure.message.contains("z.yaml"), "{}", failure.message);
+        assert_eq!(std::fs::read_to_string(path("target")).unwrap(), "a2");
     }
 }

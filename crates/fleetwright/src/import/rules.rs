@@ -7,9 +7,9 @@ use clap::{Args, ValueEnum};
 use rule_import::{ConfigurationFile, ExcludedPool, FilesBy, Grouping, PoolSelection, Unproven};
 use serde_json::{Value, json};
 
-use super::rule_folder::{FolderChange, OutputFile, save};
+use super::rule_folder::{FolderChange, OutputFile, replaced_configurations, save};
 use super::{provider_guess, source};
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::output::{self, counted};
 
 /// The name of the part with the ids of launch configs.
@@ -52,10 +52,10 @@ pub(crate) async fn run(arguments: &Arguments, json: bool, verbose: bool) -> Res
     let fleet = source::read_pools(&arguments.from, verbose).await?;
     let mut selection = PoolSelection::new(&fleet.pools);
     if selection.n_pools() == 0 && selection.refused.is_empty() {
-        return Err(Failure::failed(format!(
-            "{} has no pools to convert: check that it is an export of worker pools",
-            arguments.from
-        )));
+        return Err(nothing_to_convert(
+            &arguments.from,
+            selection.left_out.len(),
+        ));
     }
     let grouping = match arguments.per_configuration {
         None => Grouping::One,
@@ -68,7 +68,10 @@ pub(crate) async fn run(arguments: &Arguments, json: bool, verbose: bool) -> Res
     let files = selection
         .configurations(grouping, files_by)
         .map_err(|unproven| not_written(&unproven))?;
-    let outputs = output_files(&files)?;
+    let outputs = output_files(&files, arguments)?;
+    if !arguments.force {
+        check_skipped(&arguments.out, &selection, &files, &outputs)?;
+    }
     let change = save(&arguments.out, &outputs, arguments.force)?;
     let before: Vec<Value> = selection
         .pool_ids()
@@ -84,6 +87,13 @@ pub(crate) async fn run(arguments: &Arguments, json: bool, verbose: bool) -> Res
         ignored: &fleet.ignored,
     };
     report.print(json);
+    for file in files.iter().filter(|file| !file.is_refined) {
+        output::note(&format!(
+            "the rules of {} are not shortened and not divided, because they would not compile to \
+             the same pools: this is a bug in fleetwright, please report it",
+            arguments.out.join(file_name(file)).display()
+        ));
+    }
     for edited in &change.edited {
         output::note(&format!(
             "{} is of an earlier import and was edited since: it stays, and `plan` reads it",
@@ -104,6 +114,44 @@ pub(crate) async fn run(arguments: &Arguments, json: bool, verbose: bool) -> Res
     }
 }
 
+fn nothing_to_convert(from: &str, n_skipped: usize) -> Failure {
+    Failure::failed(match n_skipped {
+        0 => format!("{from} has no pools to convert: check that it is an export of worker pools"),
+        skipped => format!(
+            "{from} has no pools to convert. Pools that are being deleted or are compiled from \
+             rules: {skipped}"
+        ),
+    })
+}
+
+/// Fails if the import would write or remove a configuration whose pools it skips.
+fn check_skipped(
+    folder: &Path,
+    selection: &PoolSelection,
+    files: &[ConfigurationFile],
+    outputs: &[OutputFile<'_>],
+) -> Result<(), Failure> {
+    let mut changed = replaced_configurations(folder, outputs)?;
+    changed.extend(files.iter().map(|file| file.id.clone()));
+    let lost = selection.compiled.iter();
+    let lost = lost.filter(|(id, _)| changed.contains(*id));
+    let lost: Vec<String> = lost
+        .map(|(id, n_pools)| format!("{} of worker configuration {id}", counted(*n_pools, "pool")))
+        .collect();
+    if lost.is_empty() {
+        return Ok(());
+    }
+    let lost = format!(
+        "nothing was written: the rules would not have {}, which exist already, and the next \
+         `fleetwright apply` would remove them",
+        lost.join(" and ")
+    );
+    Err(Failure::new(Exit::Conflict, lost).with_hint(
+        "add the other pools to these rules by hand, and apply with --adopt-pools; --force writes \
+         rules for the other pools alone",
+    ))
+}
+
 fn not_written(unproven: &Unproven) -> Failure {
     Failure::failed(format!(
         "nothing was written: the rules would not compile to the same pools: {unproven}"
@@ -112,7 +160,10 @@ fn not_written(unproven: &Unproven) -> Failure {
 }
 
 /// All files, which have different names, also where case does not matter.
-fn output_files(files: &[ConfigurationFile]) -> Result<Vec<OutputFile<'_>>, Failure> {
+fn output_files<'a>(
+    files: &'a [ConfigurationFile],
+    arguments: &Arguments,
+) -> Result<Vec<OutputFile<'a>>, Failure> {
     let mut outputs = Vec::new();
     for file in files {
         outputs.push(OutputFile {
@@ -141,7 +192,10 @@ fn output_files(files: &[ConfigurationFile]) -> Result<Vec<OutputFile<'_>>, Fail
             "nothing was written: two files would have the name {}",
             output.name
         ))
-        .with_hint("leave out --per-file, or use it with another value")),
+        .with_hint(match arguments.per_configuration {
+            Some(_) => "leave out --per-configuration",
+            None => "leave out --per-file, or use it with another value",
+        })),
     }
 }
 
@@ -189,23 +243,13 @@ impl Report<'_> {
         }
         for path in &self.change.removed {
             output::out(&format!(
-                "{}: removed, because it has no pools now",
+                "{}: removed, because this import does not need it",
                 path.display()
             ));
         }
-        let (compact, indented) = self.size_before;
-        let after = self.size_after();
-        output::out(&format!(
-            "{} with {}, {} as JSON ({} indented), converted to {} in {}: {} without ids of launch \
-             configs. They compile to the same pools.",
-            counted(self.selection.n_pools(), "pool"),
-            counted(self.selection.n_launch_configs(), "launch config"),
-            size(compact),
-            size(indented),
-            counted(self.n_rules(), "rule"),
-            counted(self.n_files(), "file"),
-            size(after),
-        ));
+        if !self.files.is_empty() {
+            self.print_summary();
+        }
         for pool in &self.selection.left_out {
             output::note(&format!("skipped {}: {}", pool.id, pool.reason));
         }
@@ -225,6 +269,22 @@ impl Report<'_> {
                  configuration before `fleetwright plan`:\n\n{lines}"
             ));
         }
+    }
+
+    fn print_summary(&self) {
+        let (compact, indented) = self.size_before;
+        let after = self.size_after();
+        output::out(&format!(
+            "{} with {}, {} as JSON ({} indented), converted to {} in {}: {} without ids of launch \
+             configs. They compile to the same pools.",
+            counted(self.selection.n_pools(), "pool"),
+            counted(self.selection.n_launch_configs(), "launch config"),
+            size(compact),
+            size(indented),
+            counted(self.n_rules(), "rule"),
+            counted(self.n_files(), "file"),
+            size(after),
+        ));
     }
 
     fn print_files(&self, file: &ConfigurationFile) {
@@ -332,8 +392,12 @@ impl Report<'_> {
             .iter()
             .map(|pool| format!("\n  {}: {}", pool.id, pool.reason));
         let count = counted(refused.len(), "pool");
+        let result = match self.files.is_empty() {
+            true => "nothing was written",
+            false => "the others were written",
+        };
         Failure::failed(format!(
-            "{count} cannot be converted to rules; the others were written:{}",
+            "{count} cannot be converted to rules; {result}:{}",
             lines.collect::<String>()
         ))
         .with_hint("import them unchanged with `fleetwright import taskcluster`")

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::import_rules::{effects, pool, rules, same, shown};
-use crate::world::{Home, Server};
+use crate::world::{Done, Home, Server};
 
 /// Pools of two projects, each with a capacity of its own.
 fn pools_of_projects(capacity: u32) -> Vec<Value> {
@@ -125,4 +125,122 @@ fn files_of_projects_are_planned_together_and_give_the_same_pools() {
         by_rules.home.write("rules/other.yaml", &more);
         assert_eq!(effects(&by_rules, out, &[])["unchangedPools"], 2);
     }
+}
+
+#[test]
+fn errors_in_the_file_of_a_project_name_that_file_and_its_line() {
+    let home = Home::new();
+    let done = rules(&home, &pools_of_projects(5), &["--per-file", "provisioner"]);
+    assert_eq!(done.code, 0, "{}", done.err);
+    let text = home.read("rules/other.yaml");
+    let (line, _) = (1..)
+        .zip(text.lines())
+        .filter(|(_, line)| line.contains("ruleId:"))
+        .last()
+        .unwrap();
+    let wrong = text.replace(
+        "conditions: { workerType:",
+        "conditions: { workerType: 1, x:",
+    );
+    assert_ne!(wrong, text);
+    let file = home.write("rules/other.yaml", &wrong);
+    let folder = home.path("rules");
+    let linted = home.run(&["rules", "lint", folder.to_str().unwrap()]);
+    assert_eq!(linted.code, 1, "{}", linted.err);
+    let place = linted
+        .out
+        .lines()
+        .find_map(|found| found.strip_prefix(&format!("{file}:")));
+    let place = place.unwrap_or_else(|| panic!("{}", linted.out));
+    let found: usize = place.split(':').next().unwrap().parse().unwrap();
+    assert!(found > 2 && found <= line + 3, "{place}\n{wrong}");
+}
+
+#[test]
+fn an_import_of_only_refused_pools_leaves_the_folder_unchanged() {
+    let home = Home::new();
+    let pools = [pool("a", "r-a")];
+    assert_eq!(rules(&home, &pools, &[]).code, 0);
+    let before = home.read("rules/fleet.yaml");
+    let mut odd = pool("odd", "r-a");
+    odd["config"]["maxCapacity"] = json!(10.5);
+    for more in [&[][..], &["--force"][..]] {
+        let done = rules(&home, std::slice::from_ref(&odd), more);
+        assert_eq!(done.code, 1, "{}", done.err);
+        assert!(done.err.contains("nothing was written"), "{}", done.err);
+        assert_eq!(home.read("rules/fleet.yaml"), before);
+    }
+}
+
+#[test]
+fn a_name_of_two_files_is_refused_with_the_option_that_made_it() {
+    let home = Home::new();
+    let pools = ["A", "a"].map(|provisioner| {
+        let mut one = pool("x", "r-a");
+        one["workerPoolId"] = json!(format!("{provisioner}/x"));
+        one
+    });
+    let done = rules(&home, &pools, &["--per-configuration", "provisioner"]);
+    assert_eq!(done.code, 1, "{}", done.err);
+    assert!(
+        done.err.contains("leave out --per-configuration"),
+        "{}",
+        done.err
+    );
+    let done = rules(&home, &pools, &["--per-file", "provisioner"]);
+    assert_eq!(done.code, 0, "{}", done.err);
+    assert!(home.path("rules/A.yaml").exists());
+    assert!(home.path("rules/a-pools.yaml").exists());
+}
+
+/// Imports the rules of a server into a folder.
+fn import_of_server(server: &Server, more: &[&str]) -> Done {
+    let (from, out) = (server.root_url(), server.home.path("rules"));
+    let out = out.to_str().unwrap();
+    let arguments = ["import", "rules", "--from", &from, "--out", out];
+    let mut command = server.home.command(&[&arguments[..], more].concat());
+    command
+        .env("SOURCE_CLIENT_ID", "static/owner")
+        .env("SOURCE_ACCESS_TOKEN", server.home.token());
+    Done::of(command.output().unwrap())
+}
+
+#[test]
+fn an_import_does_not_replace_the_rules_of_pools_that_it_skips() {
+    let server = Server::without_pools();
+    let add = |pools: &[Value]| {
+        let fleet = json!({ "workerPools": pools }).to_string();
+        let file = server.home.write("fleet.json", &fleet);
+        server.ok(&["import", "taskcluster", "--from", &file]);
+    };
+    let out_path = server.home.path("rules");
+    let out = out_path.to_str().unwrap();
+    add(&pools_of_projects(5));
+    let per_file = ["--per-file", "provisioner"];
+    assert_eq!(import_of_server(&server, &per_file).code, 0);
+    server.ok(&["apply", "--yes", "--adopt-pools", "-f", out]);
+    let names = ["fleet.yaml", "demo.yaml", "other.yaml"];
+    let texts = || names.map(|name| server.home.read(&format!("rules/{name}")));
+    let before = texts();
+
+    // Without other pools, nothing is to be converted.
+    let done = import_of_server(&server, &[]);
+    assert_eq!(done.code, 1, "{}", done.err);
+    assert!(done.err.contains("compiled from rules: 4"), "{}", done.err);
+
+    // The first configuration would be written, and the second removed.
+    add(&[pool("more", "r-a")]);
+    for more in [&[][..], &["--per-configuration", "provisioner"]] {
+        let done = import_of_server(&server, more);
+        assert_eq!(done.code, 5, "{}", done.err);
+        for part in ["4 pools", "worker configuration fleet", "--force"] {
+            assert!(done.err.contains(part), "{part}: {}", done.err);
+        }
+        assert_eq!(texts(), before);
+    }
+    let forced = import_of_server(&server, &["--force"]);
+    assert_eq!(forced.code, 0, "{}", forced.err);
+    let rules = server.home.read("rules/fleet.yaml");
+    assert!(rules.contains("[demo/more]"), "{rules}");
+    assert!(!out_path.join("other.yaml").exists());
 }

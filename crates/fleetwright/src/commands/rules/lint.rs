@@ -24,7 +24,7 @@ use crate::failure::Failure;
 use crate::launch_config_keys::{ProviderKinds, of_rules};
 use crate::misspelt::{misspelt_conditions, own_conditions};
 use crate::output;
-use crate::rule_lines::RuleLines;
+use crate::rule_lines::{Location, RuleLines};
 
 /// The built-in provider of workers that are registered by hand.
 const DECLARED: &str = "static";
@@ -100,6 +100,7 @@ impl Arguments {
                 name: id.clone(),
                 file: None,
                 pointer: String::new(),
+                parts: Vec::new(),
                 document: stored::read(id, session).await?,
             });
         }
@@ -204,9 +205,16 @@ impl Report {
             Err(problems) => {
                 let problems = problems.iter().map(|error| {
                     let lines = self.lines.as_ref();
-                    let pointer = error.pointer.strip_prefix("/rules");
-                    let place = lines.zip(pointer).and_then(|(lines, at)| lines.rule_at(at));
-                    format!("{}: {error}", place.as_ref().unwrap_or(&self.name))
+                    match lines.and_then(|lines| lines.locate(&error.pointer)) {
+                        None => format!("{}: {error}", self.name),
+                        Some(Location { place, pointer }) => {
+                            let error = Problem {
+                                pointer,
+                                ..error.clone()
+                            };
+                            format!("{place}: {error}")
+                        }
+                    }
                 });
                 return self.problems.extend(problems);
             }
@@ -405,6 +413,7 @@ mod tests {
             name: "f".to_owned(),
             file: None,
             pointer: String::new(),
+            parts: Vec::new(),
             document,
         };
         Report::of(&source, &Arc::new(market), &ProviderKinds::default())

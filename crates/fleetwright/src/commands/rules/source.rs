@@ -6,13 +6,15 @@ use std::path::Path;
 use rules::{Problems, RuleSet, Sets};
 use serde_json::Value;
 
-use crate::code::join_parts;
+use crate::code::{join_parts, part_of};
 use crate::failure::Failure;
 use crate::input::{name_of, read_document};
 use crate::rule_lines::RuleLines;
 
 const LIST: &str = "workerConfigurations";
 const ID: &str = "workerConfigurationId";
+/// An override may name a worker configuration.
+const OVERRIDE_ID: &str = "overrideId";
 
 /// A document with its name for messages.
 pub(super) struct Source {
@@ -21,6 +23,8 @@ pub(super) struct Source {
     pub(super) file: Option<String>,
     /// The position in the file, as a JSON pointer.
     pub(super) pointer: String,
+    /// The files with parts of it, which were added to the document in this order.
+    pub(super) parts: Vec<String>,
     pub(super) document: Value,
 }
 
@@ -43,9 +47,11 @@ impl Source {
             let rule = error.rule_id.as_ref();
             let rule = rule.map(|id| format!("rule {id:?}: ")).unwrap_or_default();
             let pointer = format!("{below}{}", error.path);
-            let lines = rule_lines.as_ref();
-            let place = lines.and_then(|it| it.at(&format!("{}{pointer}", self.pointer)));
-            let place = place.as_ref().unwrap_or(&self.name);
+            let located = rule_lines.as_ref().and_then(|it| it.locate(&pointer));
+            let (place, pointer) = match located {
+                Some(located) => (located.place, located.pointer),
+                None => (self.name.clone(), pointer),
+            };
             format!("{place}: {pointer}: {rule}{}", error.message)
         });
         let mut lines: Vec<_> = lines.collect();
@@ -57,7 +63,8 @@ impl Source {
 
     /// The lines of its rules, if they are in a file.
     pub(super) fn rule_lines(&self) -> Option<RuleLines> {
-        RuleLines::read(self.file.as_deref()?, &self.pointer, &self.document)
+        let file = self.file.as_deref()?;
+        RuleLines::read_with_parts(file, &self.pointer, &self.parts, &self.document)
     }
 
     pub(super) fn id(&self) -> Option<&str> {
@@ -93,6 +100,11 @@ fn of_folder(path: &str) -> Result<Vec<Source>, Failure> {
         Ok((file.display().to_string(), document))
     });
     let mut documents: Vec<(String, Value)> = documents.collect::<Result<_, Failure>>()?;
+    let parts = documents.iter().filter_map(|(name, document)| {
+        let id = part_of(document)?;
+        Some((id.to_owned(), name.clone()))
+    });
+    let parts: Vec<(String, String)> = parts.collect();
     let mut problems = Vec::new();
     let each = documents
         .iter_mut()
@@ -104,16 +116,27 @@ fn of_folder(path: &str) -> Result<Vec<Source>, Failure> {
     let sources = documents
         .into_iter()
         .flat_map(|(name, document)| of_document(&name, document));
-    Ok(sources.collect())
+    let mut sources: Vec<Source> = sources.collect();
+    for source in &mut sources {
+        let own = parts
+            .iter()
+            .filter(|(id, _)| source.id() == Some(id.as_str()));
+        source.parts = own.map(|(_, file)| file.clone()).collect();
+    }
+    Ok(sources)
 }
 
 fn of_document(path: &str, document: Value) -> Vec<Source> {
     let name = name_of(path);
-    if document.is_array() || document.get("rules").is_some() {
+    let has = |key: &str| document.get(key).is_some();
+    // Without rules, its key may be misspelt, and reading it reports that.
+    let is_configuration = has("rules") || has(ID) && !has(OVERRIDE_ID);
+    if document.is_array() || is_configuration {
         return vec![Source {
             name: name.to_owned(),
             file: Some(path.to_owned()),
             pointer: String::new(),
+            parts: Vec::new(),
             document,
         }];
     }
@@ -126,6 +149,7 @@ fn of_document(path: &str, document: Value) -> Vec<Source> {
             name: format!("{name}: /{LIST}/{position}"),
             file: Some(path.to_owned()),
             pointer: format!("/{LIST}/{position}"),
+            parts: Vec::new(),
             document: document.clone(),
         });
     sources.collect()
@@ -237,5 +261,59 @@ mod tests {
             message.contains("did you mean \"conditions\"?"),
             "{message}"
         );
+    }
+
+    #[test]
+    fn a_configuration_without_rules_is_no_other_item() {
+        let folder = tempfile::tempdir().unwrap();
+        let write =
+            |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        write("a.yaml", "workerConfigurationId: a\nrules: []\n");
+        write("b.yaml", "workerConfigurationId: b\nruels: []\n");
+        write("o.yaml", "overrideId: o\nworkerConfigurationId: a\n");
+        let sources = all(folder.path().to_str().unwrap()).unwrap();
+        let ids: Vec<_> = sources.iter().filter_map(Source::id).collect();
+        assert_eq!(ids, ["a", "b"]);
+        assert!(sources[1].rules().is_err());
+    }
+
+    #[test]
+    fn errors_in_parts_have_the_file_and_line_of_the_part() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path.display().to_string()
+        };
+        let demo = write(
+            "demo.yaml",
+            "partOf: fleet\nsets: { s: 1 }\nrules:\n  - { ruleId: x, values: {} }\n  - { ruleId: y, values: {}, condition: null }\n",
+        );
+        let main = write(
+            "fleet.yaml",
+            "workerConfigurationId: fleet\nsets: { t: [a] }\nrules:\n  - { ruleId: all, values: {} }\n",
+        );
+        let other = write(
+            "other.yaml",
+            "partOf: fleet\nrules:\n  - { ruleId: z, values: {}, condition: null }\n",
+        );
+        let path = folder.path().to_str().unwrap();
+        let message = || one(path, None).unwrap().rules().unwrap_err().message;
+        let start = format!("{demo}:2: /sets/s: ");
+        assert!(message().starts_with(&start), "{}", message());
+
+        write(
+            "demo.yaml",
+            "partOf: fleet\nrules:\n  - { ruleId: x, values: {} }\n  - { ruleId: y, values: {}, condition: null }\n",
+        );
+        let message = message();
+        let starts = [
+            format!("{demo}:4: /rules/1: rule \"y\": "),
+            format!("{other}:3: /rules/0: rule \"z\": "),
+        ];
+        for (line, start) in message.lines().zip(starts) {
+            assert!(line.starts_with(&start), "{line}");
+        }
+        assert!(!message.contains(&main), "{message}");
     }
 }
