@@ -175,7 +175,7 @@ pub trait Machines: Send + Sync {
     /// worker that the answer leaves out.
     async fn look(&self, workers: &[Worker]) -> Result<Vec<(WorkerKey, Sighting)>, CloudError>;
 
-    /// What the worker wrote: the output of its process, or the console of its machine.
+    /// The log of the worker: the output of its process, or the console of its machine.
     async fn read_log(&self, _worker: &Worker) -> Result<WorkerLog, CloudError> {
         Ok(WorkerLog::NotKept)
     }

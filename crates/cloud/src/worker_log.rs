@@ -1,4 +1,4 @@
-//! What a worker wrote: the output of its process, or the console of its machine.
+//! The log of a worker: the output of its process, or the console of its machine.
 
 /// Longest log that is passed on. Only the end of a longer one is.
 pub const MAX_WORKER_LOG_BYTES: usize = 256 * 1024;
@@ -65,7 +65,7 @@ mod tests {
             assert!(LIMIT - end_text.len() < 4, "{before}: {}", end_text.len());
             assert_eq!(end.is_cut, before > 0);
         }
-        // Bytes that are no text are kept as they are.
+        // Bytes that are no text stay.
         let end = LogEnd::of(vec![0x80; LIMIT + 1]);
         assert_eq!(end.bytes.len(), LIMIT - MAX_CONTINUATION_BYTES);
     }

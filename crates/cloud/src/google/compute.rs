@@ -19,8 +19,6 @@ pub(super) const PAGE: u32 = 500;
 pub(super) const MAX_PAGES: usize = 200;
 /// Time limit of an insert. The calls of one launch run beside each other, within a minute.
 const INSERT_LIMIT: Duration = Duration::from_secs(25);
-/// The serial port to which a machine writes its console.
-const CONSOLE_PORT: u32 = 1;
 /// The members of machines that are read from lists.
 const LISTED: &str = "id,name,zone,status,statusMessage,machineType,labels,scheduling,\
                       creationTimestamp";
@@ -62,15 +60,15 @@ impl Compute {
             .await
     }
 
-    /// What the machine wrote to its console, at most the last MB; `None`: it does not exist.
+    /// The console of the machine, which is its first serial port: at most the last MB. `None`: the
+    /// machine does not exist.
     pub(super) async fn console(
         &self,
         zone: &str,
         id: &str,
     ) -> Result<Option<SerialOutput>, VendorError> {
         let path = self.path(&["zones", zone, "instances", id, "serialPort"]);
-        self.optional(Ask::get(&path).with_query("port", CONSOLE_PORT))
-            .await
+        self.optional(Ask::get(&path).with_query("port", 1)).await
     }
 
     /// Deletes a machine. Succeeds if it does not exist.

@@ -35,7 +35,7 @@ fn of_folders(own: Option<&Path>, service: &Path, verbose: bool) -> Result<Setti
     let mut silent = None;
     for server in own.into_iter().chain(of_service) {
         if answers(&server.root_url) {
-            // Who stopped their own server may not mean the service.
+            // A user who stopped their own server may not mean the service.
             let is_other = silent.is_some();
             return server.settings(verbose || is_other);
         }

@@ -12,7 +12,7 @@ round_seconds = 1
 scan_seconds = 1
 [providers.broken]
 kind = "local"
-command = ["/bin/sh", "-c", "printf 'no server at port 80\n'; printf '\033[2J' >&2; exit 3", "{identity}"]
+command = ["/bin/sh", "-c", 'printf "no server at port 80\n"; printf "\033[2J" >&2; exit 3', "{identity}"]
 "#;
 
 #[test]

@@ -23,10 +23,6 @@ const ERRORS: [&str; 8] = [
 
 /// Refusals without one of the parts, by their beginning, with the reason.
 const EXCUSED: &[(&str, &str)] = &[
-    (
-        "Run {run_id} of task {} is not running",
-        "for workers, which then stop the task",
-    ),
     ("Task {task_id} is resolved", "nothing is left to do"),
     (
         "The bodies of other requests",
@@ -54,8 +50,6 @@ const EXCUSED: &[(&str, &str)] = &[
         "Worker {worker} is {state}",
         "it names the method that says more",
     ),
-    ("a claimed run needs", "for our log"),
-    ("an ended run needs", "for our log"),
     (
         "interrupted: {} tasks continue",
         "it reports, with the commands before it",
@@ -63,7 +57,6 @@ const EXCUSED: &[(&str, &str)] = &[
     ("not all is well", "the screen before it says what to do"),
     ("nothing was done", "the question before it says to what"),
     ("task {id} failed", "it reports, with the log before it"),
-    ("task {id} ended as", "it reports, with the log before it"),
     ("the log cannot be written", "for our log"),
     ("the stored input of the plan", "for our log"),
     ("new images cannot be used", "for our log, with its cause"),
@@ -167,7 +160,7 @@ impl Rules {
         self.lack(refusal)
     }
 
-    /// What an excuse excuses.
+    /// The part that is missing, without excuses.
     fn lack(&self, refusal: &Refusal) -> Option<&'static str> {
         if refusal.is_completed || self.advice(&refusal.text).is_some() {
             return None;

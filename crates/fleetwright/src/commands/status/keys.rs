@@ -62,8 +62,8 @@ impl Terminal {
         }
     }
 
-    /// Waits until the user interrupts or presses such a key, or the input has ended. Other keys are
-    /// kept for later.
+    /// Waits until the user interrupts or presses such a key, or the input has ended. Other keys
+    /// wait until they are asked for.
     pub(super) async fn ended(&mut self, ends: impl Fn(Key) -> bool) {
         while let Some(key) = self.keys.recv().await {
             if key == Key::Interrupt || ends(key) {
