@@ -106,7 +106,7 @@ async fn failures_of_the_console_have_their_cause() {
         };
         assert!(is_expected, "{code}: {log:?}");
     }
-    answer_console(&proxy, Some("no base64"));
+    answer_console(&proxy, Some("no base64!"));
     let lost = provider.read_log(&machine()).await.unwrap_err();
     assert!(lost.to_string().contains("not base64"), "{lost}");
 }

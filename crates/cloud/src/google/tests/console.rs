@@ -32,6 +32,7 @@ async fn the_log_of_a_worker_is_the_console_of_its_machine() {
 
     fake.provider.end(&worker).await.unwrap();
     fake.settle().await;
+    fake.settle().await;
     let log = fake.provider.read_log(&worker).await;
     assert_eq!(log, Ok(WorkerLog::Missing));
 }
