@@ -71,8 +71,10 @@ class FleetServer:
         further="",
         beside=None,
         clouds=FAKE_CLOUDS,
+        auth=None,
     ):
-        """`beside`: another server on PostgreSQL, with which it shares all but the address."""
+        """`beside`: another server on PostgreSQL, with which it shares all but the address.
+        `auth`: another server, whose clients and roles it uses."""
         self.folder = Path(folder)
         self.settings = SETTINGS + clouds + further
         self.address = address
@@ -81,6 +83,9 @@ class FleetServer:
         self.log = self.folder / "log"
         self.process = None
         self._credentials = None
+        if auth:
+            self._credentials = auth.credentials
+            self.settings += auth.as_auth_service()
         if beside:
             self._command = self._serve_beside(beside)
         elif database == "postgres":
@@ -157,6 +162,15 @@ class FleetServer:
             "TASKCLUSTER_CLIENT_ID": self.credentials["clientId"],
             "TASKCLUSTER_ACCESS_TOKEN": self.credentials["accessToken"],
         }
+
+    def as_auth_service(self):
+        """The settings of a server that uses this one's clients."""
+        return f"""
+[auth.taskcluster]
+root_url = "{self.root_url}"
+client_id = "{self.credentials["clientId"]}"
+access_token = "{self.credentials["accessToken"]}"
+"""
 
     def _up(self):
         config = self._write_config(self.settings)

@@ -203,7 +203,14 @@ class Commands:
 
 
 def test_a_deployment_changes_its_worker_manager_and_changes_back(world, tmp_path):
-    with FleetServer(tmp_path, "sqlite", further=world.settings()) as server:
+    folders = [tmp_path / "auth", tmp_path / "fleetwright"]
+    for folder in folders:
+        folder.mkdir()
+    # The auth service of the deployment keeps its clients and roles.
+    with (
+        FleetServer(folders[0]) as auth,
+        FleetServer(folders[1], further=world.settings(), auth=auth) as server,
+    ):
         manager = Fleet(server.root_url, server.credentials).worker_manager
         commands = Commands(server, world, tmp_path)
         with Load(server, world.machines) as load:

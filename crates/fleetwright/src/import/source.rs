@@ -155,10 +155,9 @@ pub(super) async fn of_target(
     match of_server(client, only).await {
         Err(failure) if only.is_none() && failure.exit == Exit::NotFound => {
             let pools = of_server(client, Some(Only::Pools)).await?;
-            output::note(&format!(
-                "roles are left out: {} keeps none, because it uses another auth service",
-                client.root_url()
-            ));
+            output::note(
+                "roles are left out: the server keeps none, because it uses another auth service",
+            );
             source.roles.clear();
             Ok(pools)
         }
