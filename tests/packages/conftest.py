@@ -1,6 +1,7 @@
 """The packages of `scripts/package all`, which these tests install, start and ask."""
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -11,6 +12,14 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 CACHE = CHECKOUT / ".check/packaging"
 DEBIAN_NAMES = {"x86_64": "amd64", "aarch64": "arm64"}
 ARCHITECTURES = os.environ.get("ARCHITECTURES", "x86_64 aarch64").split()
+
+
+def blocks_of_page(kind):
+    """The texts of these blocks of docs/install.md."""
+    page = (CHECKOUT / "docs/install.md").read_text()
+    found = re.findall(rf"^```{re.escape(kind)}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert found, kind
+    return found
 
 
 @pytest.fixture(scope="session")
@@ -47,7 +56,7 @@ def unpacked(packages, version, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def debian_package(packages, version):
-    return packages / f"fleetwright_{version}-1_amd64.deb"
+    return packages / f"fleetwright_{version}-1_{DEBIAN_NAMES[os.uname().machine]}.deb"
 
 
 @pytest.fixture(scope="module")

@@ -57,12 +57,18 @@ class Machine:
         for unit in MASKED:
             (root / "etc/systemd/system" / unit).symlink_to("/dev/null")
         namespaces = ["--mount", "--pid", "--fork", "--cgroup", "--uts", "--ipc", "--net"]
-        command = ["unshare", *namespaces, HERE / "boot", root]
+        # Its first process, and with it the machine, ends with the process of the tests.
+        unshare = ["setpriv", "--pdeathsig=KILL", "unshare", "--kill-child=KILL", *namespaces]
+        command = [*unshare, HERE / "boot", root]
         self.log = (root.parent / "boot.log").open("wb")
         self.process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log
         )
-        wait_until(self._is_up, "the machine is up")
+        try:
+            wait_until(self._is_up, "the machine is up")
+        except BaseException:
+            self.stop()
+            raise
 
     def _is_up(self):
         if self.process.poll() is not None:
@@ -75,6 +81,8 @@ class Machine:
         return state in {"running", "degraded"}
 
     def _first_process(self):
+        if self.process.poll() is not None:
+            return None
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         found = children.read_text().split()
         return found[0] if found else None
@@ -82,7 +90,7 @@ class Machine:
     def run(self, *command, check=True, user=None, text=None):
         """Runs a command there, as root or another user."""
         if user is not None:
-            command = ["setpriv", f"--reuid={user}", "--clear-groups", "--", *command]
+            command = ["runuser", f"--user={user}", "--", *command]
         environment = ["PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LC_ALL=C.UTF-8"]
         done = subprocess.run(
             ["nsenter", "--all", f"--target={self._first_process()}"]
@@ -122,6 +130,6 @@ class Machine:
         try:
             self.process.wait(60)
         except subprocess.TimeoutExpired:
-            subprocess.run(["kill", "-KILL", first], check=False)
+            self.process.kill()  # The machine ends with it.
             self.process.wait(60)
         self.log.close()

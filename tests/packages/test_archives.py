@@ -3,18 +3,16 @@
 import hashlib
 import json
 import os
+import re
 import shutil
-import signal
 import struct
-import subprocess
 import urllib.request
 import zlib
 
 import pytest
-from machine import wait_until
+from bare import Bare
+from conftest import ARCHITECTURES
 
-# The user of the container image.
-USER = 65532
 PT_DYNAMIC, PT_INTERP = 2, 3
 MACHINES = {"x86_64": 62, "aarch64": 183}
 
@@ -63,7 +61,9 @@ def test_sums_are_those_of_the_files(packages, version):
         assert hashlib.sha256((packages / name).read_bytes()).hexdigest() == digest, name
     files = {path.name for path in packages.iterdir() if path.is_file()} - {"SHA256SUMS"}
     assert set(named) == files
-    assert f"fleetwright-{version}-x86_64-linux.tar.gz" in named
+    for architecture in ARCHITECTURES:
+        assert f"fleetwright-{version}-{architecture}-linux.tar.gz" in named
+        assert f"fleetwright-{version}-{architecture}.cdx.json" in named
 
 
 def test_an_archive_has_all_parts(unpacked, architecture):
@@ -104,6 +104,14 @@ def test_the_list_of_contents_names_the_crates(packages, version, architecture):
     assert missing == []
 
 
+def test_the_list_of_contents_has_no_path_of_its_build(packages, version, architecture):
+    text = (packages / f"fleetwright-{version}-{architecture}.cdx.json").read_text()
+    paths = set(re.findall(r"file://(/[^/]*)/", text))
+    assert paths == {"/fleetwright"}
+    # It would be another one in each build.
+    assert "serialNumber" not in json.loads(text)
+
+
 def test_the_program_itself_names_its_crates(packages, unpacked, version, architecture):
     section = Elf(unpacked(architecture) / "bin/fleetwright").section(".dep-v0")
     audited = json.loads(zlib.decompress(section))["packages"]
@@ -115,70 +123,20 @@ def test_the_program_itself_names_its_crates(packages, unpacked, version, archit
     assert audited - listed <= crates_of_workspace(version)
 
 
-class Bare:
-    """A folder that has the program and nothing else, as the root of its processes."""
-
-    def __init__(self, program, folder, runner=None):
-        self.root = folder / "root"
-        (self.root / "data").mkdir(parents=True)
-        shutil.copy(program, self.root / "fleetwright")
-        os.chown(self.root / "data", USER, USER)
-        self.prefix = ["/fleetwright"]
-        if runner is not None:
-            shutil.copy(runner, self.root / "runner")
-            self.prefix = ["/runner", "/fleetwright"]
-
-    def start(self, *arguments, **options):
-        def enter():
-            os.chroot(self.root)
-            os.chdir("/")
-
-        # The user changes before `enter`, so setpriv's work is done by hand.
-        def become():
-            enter()
-            os.setgroups([])
-            os.setgid(USER)
-            os.setuid(USER)
-
-        command = [*self.prefix, *arguments]
-        return subprocess.Popen(
-            command, preexec_fn=become, env={}, stdin=subprocess.DEVNULL, text=True, **options
-        )
-
-    def output(self, *arguments):
-        process = self.start(*arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        output, _ = process.communicate(timeout=300)
-        assert process.returncode == 0, output
-        return output
-
-
 @pytest.fixture
 def bare(unpacked, architecture, tmp_path):
     runner = None
     if architecture != os.uname().machine:
         runner = shutil.which(f"qemu-{architecture}-static")
         assert runner is not None, f"qemu-{architecture}-static is not installed"
-    return Bare(unpacked(architecture) / "bin/fleetwright", tmp_path, runner)
+    program = unpacked(architecture) / "bin/fleetwright"
+    return Bare.with_program_only(program, tmp_path / "root", runner)
 
 
 def test_a_server_runs_in_an_empty_root_as_a_user_without_rights(bare, version, tmp_path):
     assert bare.output("version").startswith(f"fleetwright {version} (commit ")
-    with (tmp_path / "log").open("w") as log:
-        arguments = ["up", "--data", "/data/fleet", "--listen", "127.0.0.1:0"]
-        server = bare.start(*arguments, stdout=log, stderr=log)
-    try:
-        owner = bare.root / "data/fleet/owner.env"
-        written = lambda: (tmp_path / "log").read_text()  # noqa: E731
-        wait_until(
-            lambda: "fleetwright is ready at" in written() or server.poll() is not None,
-            "the server is ready",
-        )
-        assert server.poll() is None, written()
-        root_url = owner.read_text().split("TASKCLUSTER_ROOT_URL=")[1].split()[0].strip("'")
+    with bare.server("/data/fleet", tmp_path / "log") as root_url:
         with urllib.request.urlopen(f"{root_url}/ready") as answer:
             assert answer.status == 200
         with urllib.request.urlopen(f"{root_url}/api/queue/v1/ping") as answer:
             assert json.load(answer)["alive"] is True
-    finally:
-        server.send_signal(signal.SIGTERM)
-    assert server.wait(300) == 0, written()

@@ -4,14 +4,15 @@ import base64
 import json
 import os
 import re
+import shutil
 import subprocess
 
 import pytest
 import yaml
-from conftest import ARCHITECTURES, CACHE, CHECKOUT, DEBIAN_NAMES
+from bare import USER, Bare
+from conftest import ARCHITECTURES, CACHE, CHECKOUT, DEBIAN_NAMES, blocks_of_page
 
 PACKAGING = CHECKOUT / "packaging"
-USER = 65532
 VALUES = {"FLEETWRIGHT_PASSWORD": "a-password_of_24_letters", "FLEETWRIGHT_IMAGE": "fleetwright:1"}
 
 
@@ -55,28 +56,59 @@ def test_the_context_of_the_image_has_all_that_is_copied(packages):
             assert (context / file).exists(), file
 
 
-def test_a_build_without_its_base_has_the_program_and_the_user(packages, unpacked, tmp_path):
+@pytest.fixture
+def image(packages, architecture, tmp_path):
+    """The settings and the files of an image that is built without its base."""
     storage = ["--root", tmp_path / "storage", "--runroot", tmp_path / "run", "--storage-driver=vfs"]
-    context = packages / "image"
     options = ["--isolation=chroot", "--build-arg=BASE=scratch", "--format=oci"]
-    archive = tmp_path / "image"
-    run("buildah", *storage, "build", *options, "--tag=fleetwright:test", context)
+    # The builder names the machine, as for an image of several machines.
+    platform = f"--platform=linux/{DEBIAN_NAMES[architecture]}"
+    archive, context = tmp_path / "image", packages / "image"
+    run("buildah", *storage, "build", *options, platform, "--tag=fleetwright:test", context)
     run("buildah", *storage, "push", "fleetwright:test", f"oci:{archive}")
     blob = lambda digest: (archive / "blobs" / digest.replace(":", "/")).read_bytes()  # noqa: E731
     index = json.loads((archive / "index.json").read_text())
     manifest = json.loads(blob(index["manifests"][0]["digest"]))
-    config = json.loads(blob(manifest["config"]["digest"]))["config"]
-    assert config["User"] == f"{USER}:{USER}"
-    assert config["Entrypoint"] == ["/usr/bin/fleetwright"]
-    assert config["Cmd"][0] == "up"
     root = tmp_path / "root"
     root.mkdir()
     for layer in manifest["layers"]:
         subprocess.run(["tar", "-xz", "-C", root], input=blob(layer["digest"]), check=True)
+    return json.loads(blob(manifest["config"]["digest"])), root
+
+
+def test_an_image_has_the_program_of_its_machine_and_the_user(image, unpacked, architecture):
+    settings, root = image
+    assert settings["architecture"] == DEBIAN_NAMES[architecture]
+    config = settings["config"]
+    assert config["User"] == f"{USER}:{USER}"
+    assert config["Entrypoint"] == ["/usr/bin/fleetwright"]
+    assert config["Cmd"][0] == "up"
     program = (root / "usr/bin/fleetwright").read_bytes()
-    assert program == (unpacked("x86_64") / "bin/fleetwright").read_bytes()
+    assert program == (unpacked(architecture) / "bin/fleetwright").read_bytes()
     data = (root / "var/lib/fleetwright").stat()
     assert (data.st_uid, data.st_gid) == (USER, USER)
+
+
+@pytest.mark.parametrize("architecture", [os.uname().machine])
+def test_an_image_keeps_its_data_in_a_volume_above_the_data_folder(image, manifests, tmp_path):
+    settings, root = image
+    # A volume of the container would cover the folder, and root would own a new working directory.
+    assert "Volumes" not in settings["config"]
+    assert settings["config"]["WorkingDir"] == "/"
+    pod = objects_of(manifests)["StatefulSet", "fleetwright"]["spec"]["template"]["spec"]
+    mounts = {mount["name"]: mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
+    volume = root / mounts["state"].lstrip("/")
+    shutil.rmtree(volume)
+    volume.mkdir()
+    # Kubernetes gives an empty volume to the group of the pod.
+    os.chown(volume, 0, pod["securityContext"]["fsGroup"])
+    volume.chmod(0o2775)
+    data = pod["containers"][0]["args"][-1]
+    with Bare(root, settings["config"]["Entrypoint"]).server(data, tmp_path / "log"):
+        pass
+    folder = root / data.lstrip("/")
+    assert volume in folder.parents and (folder / "fleetwright.sqlite").exists()
+    assert (folder.stat().st_mode & 0o777, folder.stat().st_uid) == (0o700, USER)
 
 
 def filled(text):
@@ -102,11 +134,20 @@ def test_the_compose_file_has_the_four_services(compose):
     assert [port["host_ip"] for port in ports.pop("server")] == ["127.0.0.1"]
     assert all(not ports for ports in ports.values())
     assert compose["networks"]["inside"]["internal"] is True
-    assert server["read_only"] is True and server["cap_drop"] == ["ALL"]
+    assert server["cap_drop"] == ["ALL"]
 
 
-def test_the_compose_file_refuses_to_start_without_a_password():
+def test_compose_can_write_the_files_of_each_service(compose):
+    for name, service in compose["services"].items():
+        written = [one["source"] for one in service.get("configs") or []]
+        # Files with `content` are copied into the container before it starts.
+        if any("content" in compose["configs"][source] for source in written):
+            assert not service.get("read_only"), name
+
+
+def test_the_compose_file_names_this_version_and_refuses_to_start_without_a_password(version):
     text = (PACKAGING / "compose/compose.yaml").read_text()
+    assert f"FLEETWRIGHT_IMAGE:-fleetwright:{version}}}" in text
     assert "${FLEETWRIGHT_PASSWORD:?" in text
 
 
@@ -144,9 +185,29 @@ def test_the_manifests_fit_the_schemas_of_kubernetes(manifests, tmp_path):
     run("kubernetes-validate", "--strict", file)
 
 
+def test_the_overlay_of_the_page_takes_the_image_from_a_registry(version, tmp_path):
+    (overlay,) = blocks_of_page("yaml file=kustomization.yaml")
+    (tmp_path / "kustomization.yaml").write_text(overlay)
+    shutil.copytree(PACKAGING, tmp_path / "packaging")
+    built = objects_of(run(CACHE / "go/bin/kustomize", "build", tmp_path))
+    pod = built["StatefulSet", "fleetwright"]["spec"]["template"]["spec"]
+    assert pod["containers"][0]["image"] == f"registry.example.com/fleetwright:{version}"
+
+
+def objects_of(manifests):
+    return {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(manifests)}
+
+
+def test_a_deletion_of_the_manifests_keeps_the_data(manifests):
+    objects = objects_of(manifests)
+    assert not {"Namespace", "PersistentVolumeClaim"} & {kind for kind, _ in objects}
+    server = objects["StatefulSet", "fleetwright"]["spec"]
+    assert server["volumeClaimTemplates"] and "persistentVolumeClaimRetentionPolicy" not in server
+
+
 def test_pods_have_no_rights_and_the_server_understands_its_secret(manifests, program, tmp_path):
-    objects = {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(manifests)}
-    assert {one["metadata"].get("namespace") for one in objects.values()} == {None, "fleetwright"}
+    objects = objects_of(manifests)
+    assert {one["metadata"].get("namespace") for one in objects.values()} == {"fleetwright"}
     pod = objects["StatefulSet", "fleetwright"]["spec"]["template"]["spec"]
     container = pod["containers"][0]
     assert pod["securityContext"]["runAsUser"] == USER
@@ -157,8 +218,13 @@ def test_pods_have_no_rights_and_the_server_understands_its_secret(manifests, pr
         "capabilities": {"drop": ["ALL"]},
     }
     secret = pod["volumes"][0]["secret"]["secretName"]
-    configuration = objects["Secret", secret]["data"]["fleetwright.toml"]
-    doctor_accepts(program, tmp_path, base64.b64decode(configuration).decode())
+    encoded = objects["Secret", secret]["data"]["fleetwright.toml"]
+    configuration = base64.b64decode(encoded).decode()
+    # Pods of all namespaces resolve this name. No name is looked up here.
+    assert 'root_url = "http://fleetwright.fleetwright:8080"' in configuration
+    nowhere = configuration.replace("@postgres.example.com/", "@127.0.0.1:1/")
+    assert "example.com" not in nowhere
+    doctor_accepts(program, tmp_path, nowhere)
     service = objects["Service", "fleetwright"]["spec"]
     assert service["selector"] == objects["StatefulSet", "fleetwright"]["spec"]["selector"][
         "matchLabels"

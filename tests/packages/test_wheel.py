@@ -7,7 +7,7 @@ import sys
 import zipfile
 
 import pytest
-from machine import wait_until
+from machine import SECONDS, wait_until
 
 
 def wheel_of(packages, version, architecture):
@@ -55,7 +55,12 @@ def test_the_first_task_of_an_installed_wheel_prints_its_log(installed, version,
 
     def fleetwright(*words):
         return subprocess.run(
-            [program, *words], env=environment, check=True, capture_output=True, text=True
+            [program, *words],
+            env=environment,
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
         ).stdout
 
     assert fleetwright("--version").strip() == f"fleetwright {version}"
@@ -74,4 +79,4 @@ def test_the_first_task_of_an_installed_wheel_prints_its_log(installed, version,
         )
     finally:
         server.send_signal(signal.SIGTERM)
-    assert server.wait(300) == 0, log()
+    assert server.wait(SECONDS) == 0, log()
