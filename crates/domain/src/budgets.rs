@@ -304,7 +304,7 @@ impl MoneyBudget {
     }
 }
 
-fn counted(machines: u64) -> String {
+pub(crate) fn counted(machines: u64) -> String {
     match machines {
         1 => "1 machine".to_owned(),
         count => format!("{count} machines"),

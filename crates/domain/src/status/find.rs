@@ -1,7 +1,7 @@
 //! Makes problems of facts; `None`: the fact is no problem.
 
 use super::{FleetProblem, ProblemKind, ProblemSubject, Severity};
-use crate::budgets::{BudgetStep, MoneyBudget};
+use crate::budgets::{BudgetStep, MoneyBudget, counted};
 use crate::id::{LaunchConfigId, PoolId, ProviderId};
 use crate::launch::Cause;
 use crate::overrides::Override;
@@ -147,9 +147,9 @@ pub fn of_launch_config(failing: &FailingLaunchConfig<'_>) -> Option<FleetProble
     };
     let subject = ProblemSubject::LaunchConfig(pool.clone(), id.clone());
     let reason = format!(
-        "launch config {id} of {pool} is {}: {} machines failed ({})",
+        "launch config {id} of {pool} is {}: {} failed ({})",
         failing.usability.as_str(),
-        failing.machines,
+        counted(failing.machines),
         failing.cause
     );
     let next = match failing.usability.next_try() {
