@@ -56,8 +56,8 @@ pub(crate) enum Verb {
     /// Show what a worker or its machine wrote, to see why it failed or never registered
     ///
     /// The output of the process (providers of kind local), or the console of the machine (aws and
-    /// google): at most the last 256 KiB. Other providers keep no logs. `task log` shows the logs of
-    /// tasks.
+    /// google): at most the last 256 KiB. Other providers keep no logs. `task log` shows the logs
+    /// of tasks.
     Log(Name),
     Runs {
         #[command(flatten)]
