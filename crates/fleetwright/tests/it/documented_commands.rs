@@ -342,10 +342,7 @@ runs! {
 
 fn first_task(block: &Block) {
     let server = Server::start();
-    let owner = server.home.read("data/owner.env");
-    server
-        .home
-        .write(".local/share/fleetwright/owner.env", &owner);
+    server.serves_its_user();
     let text = block
         .text
         .replace("target/release/fleetwright", "fleetwright");
@@ -365,10 +362,7 @@ fn secrets(block: &Block) {
 
 fn declared_worker(session: &Block) {
     let server = Server::without_pools();
-    let owner = server.home.read("data/owner.env");
-    server
-        .home
-        .write(".local/share/fleetwright/owner.env", &owner);
+    server.serves_its_user();
     let out = run_in(&server.home, &server.home.path("."), &session.text);
     let mut words = out.split_whitespace();
     let secret = words.rfind(|word| word.len() == 44);
@@ -548,10 +542,7 @@ fn three_clouds(block: &Block) {
     let config = start.strip_prefix("fleetwright up --config ").unwrap();
     let config = root.join(config);
     let server = Server::start_in(home, &["--config", config.to_str().unwrap()]);
-    let owner = server.home.read("data/owner.env");
-    server
-        .home
-        .write(".local/share/fleetwright/owner.env", &owner);
+    server.serves_its_user();
     // No terminal can ask for confirmation.
     let text = lines.collect::<Vec<_>>().join("\n");
     let text = text.replace("fleetwright apply ", "fleetwright apply --yes ");

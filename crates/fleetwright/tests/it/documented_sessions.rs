@@ -90,10 +90,7 @@ fn the_demo_says_what_the_readme_shows() {
     let data = home.path("data").to_str().unwrap().to_owned();
     let command = home.command(&["demo", "--data", &data]);
     let server = Server::start_by(home, command);
-    let owner = server.home.read("data/owner.env");
-    server
-        .home
-        .write(".local/share/fleetwright/owner.env", &owner);
+    server.serves_its_user();
     let reader = Reader {
         home: &server.home,
         address: None,

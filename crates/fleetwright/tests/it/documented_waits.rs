@@ -232,10 +232,7 @@ fn each_cause_for_which_no_worker_comes_is_shown_as_the_page_says() {
     let server = start(home);
     let tasks = create_tasks(&server);
     let tester = tester(&server);
-    let owner = server.home.read("data/owner.env");
-    server
-        .home
-        .write(".local/share/fleetwright/owner.env", &owner);
+    server.serves_its_user();
     let reader = Reader {
         home: &server.home,
         address: Some(("http://127.0.0.1:8080", server.root_url())),

@@ -82,6 +82,13 @@ impl Home {
 }
 
 impl Server {
+    /// As if it ran in the default data folder, in which commands look for the owner's file.
+    pub(crate) fn serves_its_user(&self) {
+        let owner = self.home.read("data/owner.env");
+        self.home
+            .write(".local/share/fleetwright/owner.env", &owner);
+    }
+
     pub(crate) fn start() -> Self {
         Self::start_in(Home::new(), &[])
     }

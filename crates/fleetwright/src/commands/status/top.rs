@@ -133,7 +133,7 @@ async fn show(
                 }
             }
         };
-        // A server that does not answer keeps nobody here.
+        // A server that does not answer must not keep the screen open.
         let read = tokio::select! {
             read = read => read,
             () = terminal.ended(|key| is_plain && key == Key::Char('q')) => return Ok(()),
